@@ -1,0 +1,1 @@
+"""The hub: receives, aggregates, diagnoses, records and serves views."""

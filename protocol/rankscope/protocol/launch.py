@@ -1,0 +1,68 @@
+"""Starting a hub: the one way in which ``rankscope run``, an agent or a sentinel does it.
+
+``python -m rankscope.hub --run-dir DIR [--bind ADDRESS] [--port N]`` takes its lock, binds (the
+endpoint of ``run.json`` again, where there is one), writes itself into ``run.json`` and serves. It
+exits 2 with one line on stderr when it cannot.
+"""
+
+import subprocess
+import sys
+import time
+
+from rankscope.protocol.exits import Exit, UserError
+from rankscope.protocol.rundir import RunDirectory, RunInfo
+
+START_TIMEOUT_S = 20.0
+POLL_S = 0.02
+
+
+def spawn_hub(
+    directory: RunDirectory, *, bind: str | None = None, port: int | None = None
+) -> "subprocess.Popen[bytes]":
+    """Start the hub process in a session of its own, its output in ``hub.log``."""
+    command = [sys.executable, "-m", "rankscope.hub", "--run-dir", str(directory.path)]
+    if bind is not None:
+        command += ["--bind", bind]
+    if port is not None:
+        command += ["--port", str(port)]
+    with directory.log.open("ab") as log:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            close_fds=True,
+        )
+
+
+def wait_for_hub(
+    directory: RunDirectory, hub: "subprocess.Popen[bytes]", timeout_s: float = START_TIMEOUT_S
+) -> RunInfo:
+    """``run.json`` once ``hub`` has written itself into it.
+
+    Raises :class:`UserError` with the hub's own last words when it ends instead, or when it takes
+    longer than ``timeout_s``.
+    """
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        info = directory.read_info()
+        if info.hub is not None and info.hub.pid == hub.pid:
+            return info
+        if hub.poll() is not None:
+            raise UserError(f"the hub did not start: {last_log_line(directory)}")
+        time.sleep(POLL_S)
+    hub.kill()
+    hub.wait()
+    raise UserError(
+        f"the hub did not start within {timeout_s:.0f} s; see {directory.log}", Exit.TIMED_OUT
+    )
+
+
+def last_log_line(directory: RunDirectory) -> str:
+    """The last line of ``hub.log``, for an error message."""
+    try:
+        lines = directory.log.read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    return lines[-1].strip() if lines else f"no word in {directory.log}"

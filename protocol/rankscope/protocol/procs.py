@@ -1,0 +1,35 @@
+"""Telling whether a process is still the one that was meant: a pid and its start time."""
+
+import os
+from pathlib import Path
+
+import psutil
+
+
+def start_time_s(pid: int) -> float | None:
+    """When ``pid`` started, in seconds since boot; None when there is no such process.
+
+    Field 22 of ``/proc/<pid>/stat`` (proc(5)); elsewhere psutil's wall-clock time, which serves
+    the same purpose: two processes with one pid differ in it.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except FileNotFoundError:
+        if Path("/proc/self/stat").exists():
+            return None
+        try:
+            return float(psutil.Process(pid).create_time())
+        except psutil.Error:
+            return None
+    except OSError:
+        return None
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    if fields[0] in (b"Z", b"X"):  # a zombie runs no more
+        return None
+    return int(fields[19]) / os.sysconf("SC_CLK_TCK")
+
+
+def is_alive(pid: int, started_s: float) -> bool:
+    """Whether process ``pid`` that started at ``started_s`` (:func:`start_time_s`) still runs."""
+    now = start_time_s(pid)
+    return now is not None and abs(now - started_s) < 0.5

@@ -1,0 +1,267 @@
+"""The shapes of views and reports: what clients get, and what ``--json`` prints.
+
+They travel as MessagePack maps inside a ``ViewReply`` and are printed as JSON by
+:mod:`rankscope.protocol.jsontext`. Keys are only ever added. None means unknown. Ages (``*_s``)
+are as of the reply's ``hub_s``; a client that keeps a row adds the hub time gone since.
+"""
+
+from typing import Literal
+
+import msgspec
+
+State = Literal["starting", "running", "paused", "stalled", "finished", "failed"]
+Severity = Literal["info", "warning", "critical"]
+Link = Literal["up", "silent", "down"]
+
+
+class Shape(msgspec.Struct, kw_only=True):
+    """Base of all shapes: a map with its fields' names."""
+
+
+class Finding(Shape):
+    """One thing that is wrong, with who is to blame and what to do next."""
+
+    kind: str
+    severity: Severity
+    ranks: list[int]
+    """Culprits; empty when none is to blame."""
+    victims: list[int]
+    step: int | None
+    since_s: float
+    headline: str
+    evidence: list[str]
+    next: str
+    where: dict[str, str | int] = {}
+    """``parameter``, ``module``, ``microbatch``, ``phase``, ``collective``, ``source``; fields
+    that do not apply are left out."""
+
+
+class Checkpoint(Shape):
+    step: int
+    path: str
+    verified: bool
+
+
+class RankRow(Shape):
+    """One rank's line."""
+
+    rank: int
+    host: str
+    pid: int | None
+    step: int
+    """The last completed step."""
+    phase: str
+    """``starting``, ``data``, ``forward``, ``backward``, ``optimizer``, ``other`` or ``ended``."""
+    phase_s: float | None
+    """How long it has been in that phase."""
+    link: Link
+    step_s: float | None
+    loss: float | None
+    grad_norm: float | None
+    memory_peak_bytes: int | None
+    """Allocated on the device; on a CPU the resident peak."""
+    local_rank: int | None = None
+    microbatch: int = 0
+    process: str = "unknown"
+    """``alive``, ``stopped``, ``ended`` or ``unknown``, as the node's sentinel sees it."""
+    ended: str = ""
+    """How the process ended, in words: ``exit 0``, ``SIGKILL``, ``SIGKILL (OOM)``."""
+    heard_s: float | None = None
+    """Age of the last message from it."""
+    tokens_per_s: float | None = None
+    dropped: int = 0
+    missed: int = 0
+    """Messages it numbered that never arrived."""
+    probes_off: list[str] = []
+
+
+class Status(Shape):
+    """The whole run in one document: ``rankscope status --json``."""
+
+    run: str
+    attempt: int
+    world_size: int
+    state: State
+    step: int
+    """The last step completed by every rank that was heard of."""
+    verdict: Finding | None
+    """The gravest open finding."""
+    findings: list[Finding]
+    ranks: list[RankRow]
+    """All ranks; in a reply to a request with ``since``, those that changed."""
+    last_checkpoint: Checkpoint | None
+    dropped: int
+    """Records dropped by agents plus messages that were sent and never arrived."""
+    overhead_s_per_step: float | None
+    """The agents' time on the training thread: the mean over ranks."""
+    name: str = ""
+    stalled_s: float | None = None
+    """How long no rank has moved, when that is longer than the run's own patience."""
+    exit_code: int | None = None
+    """What the launcher's command ended with (128+n for a signal)."""
+    full: bool = True
+    """False: ``ranks`` holds changes only."""
+
+
+class History(Shape):
+    """The newest completed steps of the run, oldest first; the lists are equally long."""
+
+    step: list[int] = []
+    loss: list[float | None] = []
+    step_s: list[float | None] = []
+
+
+class Gpu(Shape):
+    index: int
+    name: str
+    utilisation_percent: float | None
+    memory_used_bytes: int | None
+    memory_total_bytes: int | None
+    temperature_c: float | None
+    power_w: float | None
+    sm_clock_mhz: float | None
+    throttle_reasons: list[str]
+    ecc_uncorrected: int | None
+    nvlink_errors: int | None
+
+
+class Node(Shape):
+    """One machine of the run."""
+
+    host: str
+    ranks: list[int]
+    sentinel: Link
+    """``down`` also when none was ever heard of."""
+    gpus: list[Gpu] = []
+    gpu_note: str = ""
+    stack_note: str = ""
+    memory_peak_bytes: int | None = None
+    memory_available_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+    load_1min: float | None = None
+
+
+class Overview(Shape):
+    """The run without its ranks: what the first screen shows above and below the grid."""
+
+    run: str
+    name: str
+    trainer: str
+    device: str
+    attempt: int
+    world_size: int
+    state: State
+    step: int
+    up_s: float
+    """Since the first rank of this run was heard of, to now or to its end."""
+    stalled_s: float | None
+    data_age_s: float | None
+    """Age of the newest message from any rank."""
+    steps_per_s: float | None
+    step_s: float | None
+    """Median over the last steps; ``step_spread_s`` is half their interquartile range."""
+    step_spread_s: float | None
+    tokens_per_s: float | None
+    loss: float | None
+    grad_norm: float | None
+    phase_s: dict[str, float]
+    """Mean seconds a step: ``data``, ``forward``, ``backward``, ``optimizer``, ``other``."""
+    memory_peak_bytes: int | None
+    """The largest of any rank."""
+    overhead_s_per_step: float | None
+    dropped: int
+    bad_frames: int
+    hub_restarts: int
+    healthy_s: float | None
+    """How long there has been no finding above ``info``; None while there is one."""
+    findings: dict[str, int]
+    """Open findings by severity."""
+    incidents: int
+    """Entries in the incident log."""
+    verdict: Finding | None
+    last_checkpoint: Checkpoint | None
+    exit_code: int | None
+    nodes: list[Node]
+    history: History
+
+
+class GroupRow(Shape):
+    """One process group as one rank sees it; -1 where there was no such collective yet."""
+
+    group: str
+    description: str
+    backend: str
+    size: int
+    ranks: list[int]
+    last_enqueued: int
+    last_started: int
+    last_completed: int
+
+
+class RankDetail(Shape):
+    """Everything known of one rank."""
+
+    row: RankRow
+    facts: dict[str, str]
+    trainer: str
+    device: str
+    groups: list[GroupRow]
+    phase_s: dict[str, float]
+    step_s_history: list[float]
+    """The newest steps, oldest first."""
+    memory: dict[str, int | None]
+    """The fields of the wire's ``Memory``."""
+    cpu_s: float | None
+    resident_bytes: int | None
+    hub_offset_s: float | None
+    hub_offset_error_s: float | None
+    probe_faults: dict[str, str]
+    exception: str
+    """The traceback it sent, if it raised."""
+
+
+class Incident(Shape):
+    """One line of the incident log: a finding as it opened or closed."""
+
+    id: str
+    event: Literal["opened", "closed"]
+    at_s: float
+    """Hub clock, Unix time."""
+    attempt: int
+    finding: Finding
+    last_checkpoint: Checkpoint | None = None
+
+
+class Incidents(Shape):
+    incidents: list[Incident]
+
+
+class Injected(Shape):
+    """What a drill did to the run."""
+
+    ranks: list[int]
+    step: int | None
+    kind: str
+    where: dict[str, str | int]
+
+
+class DrillRow(Shape):
+    """One fault of a drill and what was found: ``drill --json`` prints a list of these."""
+
+    fault: str
+    injected: Injected
+    found: Finding | None
+    latency_s: float | None
+    exact: bool
+
+
+VIEWS: dict[str, type[Shape]] = {
+    "status": Status,
+    "overview": Overview,
+    "rank": RankDetail,
+    "incidents": Incidents,
+}
+"""The views this version serves. ``rank`` takes the argument ``rank``."""
+
+SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
+"""From mild to grave."""

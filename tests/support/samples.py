@@ -1,0 +1,324 @@
+"""One valid example of every message and every shape, as a hang and a death would leave them."""
+
+import math
+
+import msgspec
+
+from rankscope.protocol import messages as m
+from rankscope.protocol import shapes as s
+
+STEP = m.StepRecord(
+    step=12,
+    t_s=104.5,
+    step_s=0.163,
+    data_s=0.003,
+    forward_s=0.051,
+    backward_s=0.092,
+    optimizer_s=0.016,
+    other_s=0.001,
+    microbatches=2,
+    loss=2.31,
+    tokens=32768,
+    grad_norm=0.82,
+)
+
+MEMORY = m.Memory(
+    allocated_bytes=None,
+    reserved_bytes=None,
+    peak_allocated_bytes=None,
+    peak_reserved_bytes=None,
+    device_total_bytes=None,
+    resident_bytes=512_000_000,
+    peak_resident_bytes=600_000_000,
+)
+
+MESSAGES: dict[m.Kind, m.Message] = {
+    m.Kind.HELLO: m.Hello(
+        attempt=0,
+        rank=1,
+        seq=1,
+        t_s=100.0,
+        run="20261129-163000-k3f9ab",
+        world_size=4,
+        local_rank=1,
+        host="node-a",
+        pid=4711,
+        name="gpt-stdlib",
+        trainer="ddp",
+        device="cpu",
+        start_step=0,
+        boundary=False,
+        facts={"python": "3.11.7", "torch": "2.13.0", "backend": "gloo"},
+    ),
+    m.Kind.BEAT: m.Beat(
+        attempt=0,
+        rank=1,
+        seq=9,
+        t_s=104.6,
+        step=12,
+        microbatch=1,
+        phase=m.Phase.FORWARD,
+        phase_t_s=104.55,
+        activity=120,
+        steps=(STEP,),
+        late=(m.LateValues(step=11, loss=2.33),),
+        memory=MEMORY,
+        collectives=(m.CollectiveStatus("0", 37, -1, 36),),
+        dropped=0,
+        overhead_s_per_step=0.000061,
+        hub_offset_s=1764432000.25,
+        hub_offset_error_s=0.0004,
+    ),
+    m.Kind.GROUPS: m.Groups(
+        attempt=0,
+        rank=1,
+        seq=2,
+        t_s=100.1,
+        groups=(m.Group("0", "default_pg", "gloo", 4, (0, 1, 2, 3)),),
+    ),
+    m.Kind.RAISED: m.Raised(
+        attempt=0,
+        rank=1,
+        seq=10,
+        t_s=105.0,
+        type="ValueError",
+        message="no such token",
+        traceback="Traceback (most recent call last): …",
+        source="train.py:118 in main",
+        step=12,
+        phase=m.Phase.FORWARD,
+        from_peer=False,
+        event_t_s=104.99,
+    ),
+    m.Kind.PROBE_FAULT: m.ProbeFault(
+        attempt=0, rank=1, seq=11, t_s=105.1, probe="memory", error="OSError: …", step=12
+    ),
+    m.Kind.GOODBYE: m.Goodbye(attempt=0, rank=1, seq=12, t_s=106.0, reason="finished", step=40),
+    m.Kind.NODE_HELLO: m.NodeHello(
+        node="node-a:f00d",
+        seq=1,
+        t_s=100.2,
+        run="20261129-163000-k3f9ab",
+        host="node-a",
+        pid=4712,
+        gpu_note="none: no NVIDIA driver on this machine",
+        stack_note="",
+        facts={"kernel": "6.1.0"},
+    ),
+    m.Kind.NODE_REPORT: m.NodeReport(
+        node="node-a:f00d",
+        seq=2,
+        t_s=101.2,
+        processes=(m.ProcessSample(0, 1, 4711, "alive", 3.5, 12.25, 512_000_000),),
+        gpus=(
+            m.GpuSample(
+                index=0,
+                name="NVIDIA H100",
+                utilisation_percent=97.0,
+                memory_used_bytes=41_200_000_000,
+                memory_total_bytes=80_000_000_000,
+                temperature_c=64.0,
+                power_w=612.5,
+                sm_clock_mhz=1980.0,
+                throttle_reasons=("sw_power_cap",),
+                ecc_uncorrected=0,
+                nvlink_errors=None,
+            ),
+        ),
+        load_1min=3.75,
+        memory_available_bytes=8_000_000_000,
+        memory_limit_bytes=None,
+        oom_kills=0,
+    ),
+    m.Kind.PROCESS_ENDED: m.ProcessEnded(
+        node="node-a:f00d",
+        seq=3,
+        t_s=105.6,
+        attempt=0,
+        rank=2,
+        pid=4713,
+        exit_code=None,
+        signal=9,
+        oom_killed=False,
+        event_t_s=105.59,
+        how="pidfd",
+    ),
+    m.Kind.RUN_END: m.RunEnd(exit_code=1),
+    m.Kind.VIEW_REQUEST: m.ViewRequest(request=7, view="rank", since=0, args={"rank": 2}),
+    m.Kind.COMMAND_REQUEST: m.CommandRequest(request=8, command="checkpoint", author="ada"),
+    m.Kind.PING: m.Ping(t_s=100.0),
+    m.Kind.PONG: m.Pong(t_s=100.0, hub_s=1764432100.25),
+    m.Kind.VIEW_REPLY: m.ViewReply(
+        request=7,
+        view="status",
+        version=41,
+        hub_s=1764432105.0,
+        changed=True,
+        body=msgspec.Raw(msgspec.msgpack.encode({"run": "r"})),
+    ),
+    m.Kind.COMMAND_REPLY: m.CommandReply(
+        request=8, accepted=False, text="not available in this version"
+    ),
+    m.Kind.REFUSED: m.Refused(text="this hub speaks protocol 1, you speak 2: use one version"),
+    m.Kind.WHO_ARE_YOU: m.WhoAreYou(rank=1),
+    m.Kind.RUN_OVER: m.RunOver(),
+}
+
+FINDING = s.Finding(
+    kind="rank-dead",
+    severity="critical",
+    ranks=[2],
+    victims=[0, 1, 3],
+    step=12,
+    since_s=1.5,
+    headline="rank 2 died: SIGKILL at step 13, in backward",
+    evidence=["sentinel on node-a: pid 4713 ended by signal 9 (SIGKILL)"],
+    next="look for who sent it: dmesg | grep -i kill",
+    where={"phase": "backward"},
+)
+
+ROW = s.RankRow(
+    rank=2,
+    host="node-a",
+    pid=4713,
+    step=12,
+    phase="backward",
+    phase_s=1.5,
+    link="down",
+    step_s=0.163,
+    loss=math.nan,
+    grad_norm=math.inf,
+    memory_peak_bytes=600_000_000,
+    local_rank=2,
+    microbatch=1,
+    process="ended",
+    ended="SIGKILL",
+    heard_s=1.6,
+    tokens_per_s=201_000.0,
+    dropped=0,
+    missed=0,
+    probes_off=["memory"],
+)
+
+CHECKPOINT = s.Checkpoint(step=10, path="/runs/x/step-10", verified=True)
+
+STATUS = s.Status(
+    run="20261129-163000-k3f9ab",
+    attempt=0,
+    world_size=4,
+    state="failed",
+    step=12,
+    verdict=FINDING,
+    findings=[FINDING],
+    ranks=[ROW],
+    last_checkpoint=CHECKPOINT,
+    dropped=0,
+    overhead_s_per_step=0.000061,
+    name="gpt-stdlib",
+    stalled_s=None,
+    exit_code=1,
+    full=True,
+)
+
+OVERVIEW = s.Overview(
+    run="20261129-163000-k3f9ab",
+    name="gpt-stdlib",
+    trainer="ddp",
+    device="cpu",
+    attempt=0,
+    world_size=4,
+    state="failed",
+    step=12,
+    up_s=12.5,
+    stalled_s=None,
+    data_age_s=1.6,
+    steps_per_s=6.13,
+    step_s=0.163,
+    step_spread_s=0.004,
+    tokens_per_s=201_000.0,
+    loss=2.31,
+    grad_norm=0.82,
+    phase_s={"data": 0.003, "forward": 0.051, "backward": 0.092, "optimizer": 0.016, "other": 0.0},
+    memory_peak_bytes=600_000_000,
+    overhead_s_per_step=0.000061,
+    dropped=0,
+    bad_frames=0,
+    hub_restarts=0,
+    healthy_s=None,
+    findings={"info": 0, "warning": 0, "critical": 1},
+    incidents=1,
+    verdict=FINDING,
+    last_checkpoint=CHECKPOINT,
+    exit_code=1,
+    nodes=[
+        s.Node(
+            host="node-a",
+            ranks=[0, 1, 2, 3],
+            sentinel="up",
+            gpus=[],
+            gpu_note="none: no NVIDIA driver on this machine",
+            memory_peak_bytes=600_000_000,
+            memory_available_bytes=8_000_000_000,
+            load_1min=3.75,
+        )
+    ],
+    history=s.History(step=[11, 12], loss=[2.33, 2.31], step_s=[0.16, 0.163]),
+)
+
+DETAIL = s.RankDetail(
+    row=ROW,
+    facts={"torch": "2.13.0"},
+    trainer="ddp",
+    device="cpu",
+    groups=[
+        s.GroupRow(
+            group="0",
+            description="default_pg",
+            backend="gloo",
+            size=4,
+            ranks=[0, 1, 2, 3],
+            last_enqueued=37,
+            last_started=-1,
+            last_completed=36,
+        )
+    ],
+    phase_s={"data": 0.003, "forward": 0.051, "backward": 0.092, "optimizer": 0.016, "other": 0.0},
+    step_s_history=[0.16, 0.163],
+    memory={"resident_bytes": 512_000_000, "allocated_bytes": None},
+    cpu_s=12.25,
+    resident_bytes=512_000_000,
+    hub_offset_s=1764432000.25,
+    hub_offset_error_s=0.0004,
+    probe_faults={"memory": "OSError: …"},
+    exception="",
+)
+
+INCIDENTS = s.Incidents(
+    incidents=[
+        s.Incident(
+            id="rank-dead/0/2/12",
+            event="opened",
+            at_s=1764432105.0,
+            attempt=0,
+            finding=FINDING,
+            last_checkpoint=CHECKPOINT,
+        )
+    ]
+)
+
+DRILL = s.DrillRow(
+    fault="sigkill@2:13",
+    injected=s.Injected(ranks=[2], step=13, kind="rank-dead", where={"phase": "backward"}),
+    found=FINDING,
+    latency_s=0.4,
+    exact=True,
+)
+
+SHAPES: dict[str, s.Shape | list[s.DrillRow]] = {
+    "finding": FINDING,
+    "status": STATUS,
+    "overview": OVERVIEW,
+    "rank": DETAIL,
+    "incidents": INCIDENTS,
+    "drill": [DRILL],
+}

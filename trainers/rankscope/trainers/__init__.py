@@ -1,0 +1,1 @@
+"""Reference trainers: what people copy, and what every verdict is tested on."""
