@@ -1,0 +1,1 @@
+"""Talking to a hub: the only part of the dashboard and the command line that knows ZeroMQ."""
