@@ -1,0 +1,73 @@
+"""Marks: a glyph, a word and a tone for each state, so that no meaning hangs on colour alone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from rankscope.protocol.shapes import RankRow, Severity
+
+Tone = Literal["good", "quiet", "warn", "bad"]
+
+TO_ASCII = dict(
+    zip(
+        map(ord, "✓✗●◌■◐·–‖▏─µ"),
+        "+X*o-=--||-u",
+        strict=True,
+    )
+) | {ord("…"): "...", ord("±"): "+/-", ord("→"): "->", ord("°"): ""}
+"""What stands for each glyph where the terminal cannot show it."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    glyph: str
+    word: str
+    tone: Tone
+
+
+STATES: Mapping[str, Mark] = {
+    "starting": Mark("◌", "starting", "quiet"),
+    "running": Mark("✓", "healthy", "good"),
+    "paused": Mark("‖", "paused", "warn"),
+    "stalled": Mark("✗", "STALLED", "bad"),
+    "finished": Mark("✓", "finished", "good"),
+    "failed": Mark("✗", "FAILED", "bad"),
+}
+"""The run's states (``shapes.State``)."""
+
+SEVERITIES: Mapping[Severity, Mark] = {
+    "info": Mark("·", "notice", "quiet"),
+    "warning": Mark("!", "WARNING", "warn"),
+    "critical": Mark("✗", "CRITICAL", "bad"),
+}
+
+GOOD_ENDS = frozenset({"", "exit 0"})
+
+
+def rank_mark(row: RankRow) -> Mark:
+    """The one cell of a rank: how it ended, or whether it is stopped, heard of, at work."""
+    if row.process == "ended" or row.phase == "ended":
+        if row.ended in GOOD_ENDS:
+            return Mark("■", row.ended or "ended", "quiet")
+        return Mark("✗", row.ended, "bad")
+    if row.process == "stopped":
+        return Mark("◐", "stopped", "bad")
+    if row.link == "down":
+        return Mark("✗", "down", "bad")
+    if row.link == "silent":
+        return Mark("◌", "silent", "warn")
+    if row.phase == "starting":
+        return Mark("◌", "starting", "quiet")
+    return Mark("●", row.phase, "good")
+
+
+def plain(text: str, encoding: str | None) -> str:
+    """``text`` for an output of ``encoding``: glyphs become ASCII where it is not UTF-8."""
+    if (encoding or "").lower().replace("-", "").replace("_", "") in {"utf8", "utf8sig"}:
+        return text
+    return text.translate(TO_ASCII).encode("ascii", "replace").decode("ascii")
+
+
+def safe(text: str) -> str:
+    """``text`` on one line without control characters: names and errors come from outside."""
+    return "".join(char if char.isprintable() else " " for char in text)

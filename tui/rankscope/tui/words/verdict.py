@@ -1,0 +1,77 @@
+"""The verdict line: the one sentence that says how the run is."""
+
+from dataclasses import dataclass
+
+from rankscope.protocol.shapes import Finding, State
+from rankscope.tui.words import numbers
+from rankscope.tui.words.marks import SEVERITIES, STATES, Tone, safe
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``glyph head   text``, and further lines that belong under ``text``."""
+
+    tone: Tone
+    glyph: str
+    head: str
+    text: str
+    more: tuple[str, ...] = ()
+
+    def line(self) -> str:
+        return f"{self.glyph} {self.head}   {self.text}".rstrip()
+
+
+def verdict(
+    *,
+    state: State,
+    finding: Finding | None,
+    stalled_s: float | None,
+    step: int,
+    healthy_s: float | None = None,
+    exit_code: int | None = None,
+) -> Verdict:
+    """The verdict from what ``Status`` and ``Overview`` hold of the same names.
+
+    ``finding`` is the gravest open one. A notice does not make a run unwell.
+    """
+    if finding is not None and finding.severity != "info":
+        return _of_finding(state, finding, stalled_s)
+    mark = STATES[state]
+    match state:
+        case "starting":
+            text = "waiting for the first step"
+        case "running" if healthy_s is not None:
+            text = f"no finding for {numbers.age(healthy_s)}"
+        case "running":
+            text = f"step {numbers.count(step)}"
+        case "stalled":
+            text = f"no rank has moved since step {numbers.count(step)}"
+        case "paused":
+            text = f"at step {numbers.count(step)}"
+        case "finished" | "failed":
+            text = f"at step {numbers.count(step)}{_exit_words(exit_code)}"
+    head = mark.word
+    if state == "stalled" and stalled_s is not None:
+        head = f"{head} {numbers.age(stalled_s)}"
+    return Verdict(mark.tone, mark.glyph, head, text)
+
+
+def _of_finding(state: State, finding: Finding, stalled_s: float | None) -> Verdict:
+    mark = SEVERITIES[finding.severity]
+    tone, glyph = mark.tone, mark.glyph
+    if state == "failed":
+        tone, glyph, head = STATES["failed"].tone, STATES["failed"].glyph, "FAILED"
+    elif state == "stalled":
+        head = f"STALLED {numbers.age(finding.since_s if stalled_s is None else stalled_s)}"
+    elif finding.severity == "critical":
+        head = finding.kind.upper()
+    else:
+        head = finding.kind
+    more = tuple(safe(line) for line in finding.evidence[:2])
+    return Verdict(tone, glyph, head, safe(finding.headline), more)
+
+
+def _exit_words(code: int | None) -> str:
+    if code is None:
+        return ""
+    return f", exit code {code}"
