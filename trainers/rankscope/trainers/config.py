@@ -1,0 +1,137 @@
+"""What a run is told to do, and every check that needs neither a process group nor the text.
+
+A wrong setting raises :class:`~rankscope.protocol.exits.UserError`. It depends on nothing but the
+command line and the environment, which are the same on every rank, so all ranks refuse alike.
+"""
+
+import argparse
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from rankscope.protocol.exits import UserError
+
+
+@dataclass(frozen=True)
+class Config:
+    """The settings both trainers share; the defaults train for real in seconds on two cores."""
+
+    steps: int = 200
+    """Updates of the parameters."""
+    batch_size: int = 8
+    """Sequences in one microbatch of one rank."""
+    seq_len: int = 128
+    """Tokens in one sequence; one token is one byte."""
+    layers: int = 4
+    dim: int = 128
+    heads: int = 4
+    accumulate: int = 1
+    """Microbatches that make one update."""
+    lr: float = 3e-3
+    warmup: int = 10
+    """Steps in which the learning rate rises to ``lr``."""
+    clip: float = 1.0
+    """Largest global norm of the gradient."""
+    eval_every: int = 0
+    """Steps between evaluations on held-out text; 0 for none."""
+    workers: int = 0
+    """Loader processes of each rank."""
+    seed: int = 0
+    text: Path | None = None
+    """File or folder; None for the interpreter's own standard library."""
+    text_bytes: int = 4_000_000
+    """Most of the text that is read."""
+    device: str = "auto"
+    attach: str = "full"
+    threads: int = 1
+    """Compute threads of each rank on a CPU."""
+    log_every: int = 10
+    history: Path | None = None
+    """Where rank 0 writes one JSON line a step: step, global loss, tokens, learning rate, norm."""
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """An argument parser that raises :class:`UserError` instead of printing its usage."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}; see --help")
+
+
+def parser(module: str, what: str) -> OneLineParser:
+    """The shared options, for the trainer that is started with ``-m module``."""
+    made = OneLineParser(prog=module, description=what, allow_abbrev=False)
+    d = Config()
+    run = made.add_argument_group("run")
+    run.add_argument("--steps", type=int, default=d.steps, help="updates (default %(default)s)")
+    run.add_argument("--seed", type=int, default=d.seed, help="of model and data order")
+    run.add_argument("--device", choices=("auto", "cpu", "cuda"), default=d.device)
+    run.add_argument("--threads", type=int, default=d.threads, help="of each rank, on a CPU")
+    run.add_argument(
+        "--attach",
+        choices=("full", "plain", "none"),
+        default=d.attach,
+        help="full: with batches() and end_step(); plain: attach(model, optimizer) alone",
+    )
+    run.add_argument("--log-every", type=int, default=d.log_every, metavar="STEPS")
+    run.add_argument("--history", type=Path, metavar="FILE", help="one JSON line a step")
+
+    text = made.add_argument_group("text")
+    text.add_argument("--text", type=Path, metavar="PATH", help="file or folder to train on")
+    text.add_argument("--text-bytes", type=int, default=d.text_bytes, help="read at most so many")
+    text.add_argument("--batch-size", type=int, default=d.batch_size, help="sequences a microbatch")
+    text.add_argument("--seq-len", type=int, default=d.seq_len, help="bytes a sequence")
+    text.add_argument("--workers", type=int, default=d.workers, help="loader processes a rank")
+    text.add_argument("--eval-every", type=int, default=d.eval_every, metavar="STEPS")
+
+    model = made.add_argument_group("model")
+    model.add_argument("--layers", type=int, default=d.layers)
+    model.add_argument("--dim", type=int, default=d.dim)
+    model.add_argument("--heads", type=int, default=d.heads)
+
+    update = made.add_argument_group("update")
+    update.add_argument("--accumulate", type=int, default=d.accumulate, help="microbatches")
+    update.add_argument("--lr", type=float, default=d.lr)
+    update.add_argument("--warmup", type=int, default=d.warmup, metavar="STEPS")
+    update.add_argument("--clip", type=float, default=d.clip, help="largest gradient norm")
+    return made
+
+
+def from_arguments(arguments: argparse.Namespace) -> Config:
+    """The shared settings among ``arguments``, checked.
+
+    Raises :class:`UserError` for a setting that cannot work.
+    """
+    config = Config(**{name: getattr(arguments, name) for name in Config.__dataclass_fields__})
+    check(config)
+    return config
+
+
+def check(config: Config) -> None:
+    """Raise :class:`UserError` for a setting that cannot work, whatever the text and the ranks."""
+    at_least(config, 1, ("steps", "batch_size", "seq_len", "layers", "dim", "heads"))
+    at_least(config, 1, ("accumulate", "threads", "text_bytes", "log_every"))
+    at_least(config, 0, ("warmup", "workers", "eval_every", "seed"))
+    for name in ("lr", "clip"):
+        value = getattr(config, name)
+        if not (value > 0 and math.isfinite(value)):
+            raise UserError(f"{option(name)} is {value}; it must be a positive number")
+    if config.dim % config.heads:
+        raise UserError(
+            f"--dim {config.dim} does not divide into --heads {config.heads}; "
+            f"use a multiple, such as --dim {math.ceil(config.dim / config.heads) * config.heads}"
+        )
+
+
+def at_least(config: Config, least: int, names: Sequence[str]) -> None:
+    """Raise :class:`UserError` if one of the settings ``names`` is smaller than ``least``."""
+    for name in names:
+        value = getattr(config, name)
+        if value < least:
+            raise UserError(f"{option(name)} is {value}; it must be at least {least}")
+
+
+def option(name: str) -> str:
+    """How the setting ``name`` is written on the command line."""
+    return "--" + name.replace("_", "-")

@@ -1,0 +1,133 @@
+"""Where this rank runs: its place in the job, its device, its process group, and how it refuses."""
+
+import os
+import signal
+import sys
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from rankscope.protocol.exits import UserError
+
+REFUSAL_GRACE_S = 30.0
+"""Longest that a silent rank waits for the one that says what is wrong."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """This process among those the launcher started; one plain process is rank 0 of 1."""
+
+    rank: int = 0
+    local_rank: int = 0
+    world_size: int = 1
+    local_world_size: int = 1
+    launched: bool = False
+    """Whether torchrun, or something that sets the same variables, started it."""
+
+    @staticmethod
+    def from_environment() -> "Place":
+        if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
+            return Place()
+        rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        return Place(
+            rank=rank,
+            local_rank=int(os.environ.get("LOCAL_RANK", rank)),
+            world_size=world_size,
+            local_world_size=int(os.environ.get("LOCAL_WORLD_SIZE", world_size)),
+            launched=True,
+        )
+
+
+def choose_device(wanted: str, place: Place) -> torch.device:
+    """The device of this rank for ``auto``, ``cpu`` or ``cuda``, one GPU for each rank.
+
+    Raises :class:`UserError` when CUDA is asked for and there are too few devices; ``auto`` takes
+    the CPU then.
+    """
+    gpus = torch.cuda.device_count() if wanted != "cpu" else 0
+    if gpus >= place.local_world_size:
+        return torch.device("cuda", place.local_rank)
+    if wanted == "cuda":
+        raise UserError(
+            f"--device cuda: {gpus} CUDA devices for {place.local_world_size} ranks on this node; "
+            "start fewer ranks or use --device cpu"
+        )
+    return torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The data-parallel ranks and this one's place among them.
+
+    Their number is that of the group or mesh the model is replicated or sharded over. ``group`` is
+    None for a single process without a process group.
+    """
+
+    rank: int
+    size: int
+    group: "dist.ProcessGroup | None"
+
+    def sum(self, values: Tensor) -> Tensor:
+        """``values`` added up over the ranks, in place."""
+        if self.group is not None:
+            dist.all_reduce(values, group=self.group)
+        return values
+
+    def check_same_text(self, text: bytes) -> None:
+        """Raise :class:`UserError` on all ranks when their texts differ, as they may across nodes.
+
+        Ranks with texts of different length would not agree on where an epoch ends, and hang.
+        """
+        print_of_text = torch.tensor([zlib.crc32(text), len(text)])
+        extremes = torch.cat([print_of_text, -print_of_text])
+        if self.group is not None:
+            dist.all_reduce(extremes, op=dist.ReduceOp.MAX, group=self.group)
+        highest, lowest = extremes[:2], -extremes[2:]
+        if not torch.equal(highest, lowest):
+            raise UserError("the nodes have different texts; give all of them the same --text")
+
+
+@contextmanager
+def process_group(place: Place, device: torch.device) -> Iterator[None]:
+    """The default process group, from the launcher's variables; nothing for a plain process.
+
+    Beside NCCL there is gloo for what the ranks tell each other from CPU memory, such as token
+    counts: no device has to be waited for. When training fails nothing is taken down: the group
+    may have an operation under way that never ends, and the error must not wait for it.
+    """
+    if not place.launched:
+        yield
+        return
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        dist.init_process_group("cpu:gloo,cuda:nccl", device_id=device)
+    else:
+        dist.init_process_group("gloo")
+    yield
+    dist.all_reduce(torch.zeros(1))  # nobody hangs up while another still reads
+    dist.destroy_process_group()
+
+
+def refuse(program: str, error: UserError, place: Place) -> int:
+    """Say once on each node what is wrong; returns the exit code, the same on every rank.
+
+    A launcher ends all ranks as soon as one has failed. The silent ones therefore wait until they
+    are told to end, or the one that speaks might be ended before it could.
+    """
+    if place.local_rank == 0:
+        print(f"{program}: {error}", file=sys.stderr, flush=True)
+        return int(error.exit_code)
+
+    def leave(_signal: int, _frame: FrameType | None) -> None:
+        os._exit(error.exit_code)
+
+    signal.signal(signal.SIGTERM, leave)
+    time.sleep(REFUSAL_GRACE_S)
+    return int(error.exit_code)

@@ -1,0 +1,114 @@
+"""The step loop, the same for every trainer."""
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from rankscope.trainers.clip import clip_gradients
+from rankscope.trainers.config import Config
+from rankscope.trainers.data import Batch, Data
+from rankscope.trainers.launch import Ranks
+from rankscope.trainers.objective import loss_sum, share, valid_tokens
+from rankscope.trainers.parallel import Parallel
+from rankscope.trainers.report import Report
+from rankscope.trainers.schedule import learning_rate, set_learning_rate
+from rankscope.trainers.watch import Watcher, watch
+
+Window = list[Batch]
+"""The microbatches of one update."""
+
+
+def train(
+    config: Config,
+    parallel: Parallel,
+    optimizer: Optimizer,
+    data: Data,
+    device: torch.device,
+    report: Report,
+    name: str,
+) -> None:
+    """``config.steps`` updates of ``parallel.model``; the run is called ``name`` on screen."""
+    model, ranks = parallel.model, parallel.ranks
+    with watch(config.attach, model, optimizer, name) as agent:
+        step = 1
+        for window in windows(agent, data, config.accumulate):
+            own = valid_tokens(window)
+            tokens = int(ranks.sum(torch.tensor(own)))
+            if tokens == 0:  # the same on every rank, so all of them skip the update
+                report.rejected(step)
+                continue
+
+            rate = learning_rate(step, peak=config.lr, warmup=config.warmup, steps=config.steps)
+            set_learning_rate(optimizer, rate)
+            loss = accumulate(parallel, window, tokens, device)
+            norm = clip_gradients(model.parameters(), config.clip)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            agent.end_step(loss=loss, tokens=own)
+
+            report.count(tokens)
+            if report.wants(step):
+                world_loss = float(ranks.sum(loss.clone()) / ranks.size)
+                report.step(step, loss=world_loss, norm=float(norm), lr=rate, tokens=tokens)
+            if data.held_out is not None and step % config.eval_every == 0:
+                report.evaluation(step, evaluate(model, data.held_out, ranks, device))
+            if step == config.steps:
+                return
+            step += 1
+
+
+def windows(agent: Watcher, data: Data, accumulate: int) -> Iterator[Window]:
+    """The microbatches of one update after the other, epoch after epoch.
+
+    The last window of an epoch may be shorter. Every rank has equally many microbatches, so its
+    windows are as long as everyone's.
+    """
+    for epoch in itertools.count():
+        yield from batched(agent.batches(data.epoch(epoch)), accumulate)
+
+
+def batched(batches: Iterable[Batch], accumulate: int) -> Iterator[Window]:
+    window: Window = []
+    for batch in batches:
+        window.append(batch)
+        if len(window) == accumulate:
+            yield window
+            window = []
+    if window:
+        yield window
+
+
+def accumulate(parallel: Parallel, window: Window, tokens: int, device: torch.device) -> Tensor:
+    """Gradients of one update, reduced over the ranks with the last microbatch.
+
+    ``tokens`` counts the valid tokens of the update on all ranks. Returns this rank's share of the
+    loss, a scalar; the mean of all ranks' shares is the loss.
+    """
+    loss = torch.zeros((), device=device)
+    for index, (inputs, targets) in enumerate(window, start=1):
+        with parallel.microbatch(index == len(window)):
+            logits = parallel.model(inputs.to(device, non_blocking=True))
+            total = loss_sum(logits, targets.to(device, non_blocking=True))
+            part = share(total, parallel.ranks.size, tokens)
+            part.backward()  # type: ignore[no-untyped-call]
+        loss += part.detach()
+    return loss
+
+
+@torch.no_grad()
+def evaluate(
+    model: nn.Module, batches: Iterable[Batch], ranks: Ranks, device: torch.device
+) -> float:
+    """The loss of the held-out text: its sum over its count, both added up over the ranks."""
+    model.eval()
+    sums = torch.zeros(2, dtype=torch.float64)
+    for inputs, targets in batches:
+        logits = model(inputs.to(device))
+        sums[0] += loss_sum(logits, targets.to(device)).cpu()
+        sums[1] += valid_tokens([(inputs, targets)])
+    model.train()
+    total, count = ranks.sum(sums).tolist()
+    return float(total / max(count, 1))

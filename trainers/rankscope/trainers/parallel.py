@@ -1,0 +1,35 @@
+"""What a trainer brings: the name, the options and the model laid out over the ranks."""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from rankscope.trainers.config import Config
+from rankscope.trainers.launch import Place, Ranks
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """A model laid out over the ranks."""
+
+    model: nn.Module
+    ranks: Ranks
+    microbatch: Callable[[bool], AbstractContextManager[object]]
+    """Goes around forward *and* backward of a microbatch; gradients are only reduced in the last
+    one of an update, for which it is called with True."""
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """What differs between the trainers, and nothing else."""
+
+    module: str
+    what: str
+    add_options: Callable[[ArgumentParser], None]
+    check: Callable[[Config, Namespace, Place], None]
+    """Raises UserError for options that cannot work together, before any process group is made."""
+    parallelise: Callable[[Config, Namespace, Place, torch.device], Parallel]

@@ -1,0 +1,42 @@
+"""How a trainer is watched: with every call of the agent, with ``attach`` alone, or not at all."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol, TypeVar
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+T = TypeVar("T")
+
+
+class Watcher(Protocol):
+    """What the step loop calls on the agent."""
+
+    def batches(self, loader: Iterable[T]) -> Iterator[T]: ...
+
+    def end_step(self, *, loss: Tensor, tokens: int) -> None: ...
+
+
+class Unwatched:
+    """The same calls, doing nothing."""
+
+    def batches(self, loader: Iterable[T]) -> Iterator[T]:
+        return iter(loader)
+
+    def end_step(self, *, loss: Tensor, tokens: int) -> None:
+        del loss, tokens
+
+
+def watch(
+    how: str, model: nn.Module, optimizer: Optimizer, name: str
+) -> AbstractContextManager[Watcher]:
+    """The agent for ``--attach``: ``full``, ``plain`` or ``none``; the run is called ``name``."""
+    if how == "none":
+        return nullcontext(Unwatched())
+    from rankscope.agent import attach  # not even imported when nothing is to watch
+
+    if how == "plain":
+        attach(model, optimizer, name=name)  # is all that most people write
+        return nullcontext(Unwatched())
+    return attach(model, optimizer, name=name)
