@@ -1,0 +1,263 @@
+"""The sentinel's poll loop: pidfds, one socket and a clock. Nothing in it blocks."""
+
+import os
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import zmq
+
+from rankscope.agent.nodedir import Registration
+from rankscope.agent.sentinel import host, report, stopped
+from rankscope.agent.sentinel.deaths import Deaths
+from rankscope.agent.sentinel.gpuwatch import GpuWatch
+from rankscope.agent.sentinel.hubkeeper import POLL_S as HUB_POLL_S
+from rankscope.agent.sentinel.hubkeeper import HubKeeper
+from rankscope.agent.sentinel.link import Link
+from rankscope.agent.sentinel.oom import OomWatch
+from rankscope.agent.sentinel.registry import Registry
+from rankscope.agent.sentinel.report import Death, Identity
+from rankscope.agent.sentinel.stacks import read_stack_note
+from rankscope.agent.sentinel.watch import Watch
+from rankscope.protocol import limits
+from rankscope.protocol.messages import Message, Refused, RunOver, WhoAreYou
+
+REPORT_S = 1.0
+HELLO_GAP_S = 0.2
+"""A hub that asks several times in one breath gets one hello."""
+NO_PIDFD_POLL_S = 0.01
+"""Where pidfds cannot be had, ends are looked for this often: launchers reap within 0.1 s."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    run: str
+    node_dir: Path
+    idle_exit_s: float
+
+
+def new_identity(run: str) -> Identity:
+    name = socket.gethostname()[: limits.MAX_NAME_CHARS - 16]
+    return Identity(run, f"{name}:{secrets.token_hex(4)}", name, os.getpid())
+
+
+class Loop:
+    """Watches the ranks of one node until they are gone, the run is over or it is told to end."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        link: Link,
+        gpus: GpuWatch,
+        keeper: HubKeeper | None,
+        say: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._link = link
+        self._gpus = gpus
+        self._keeper = keeper
+        self._say = say
+        self._identity = new_identity(settings.run)
+        self._registry = Registry(settings.node_dir)
+        self._oom = OomWatch()
+        self._watches: list[Watch] = []
+        self._by_pidfd: dict[int, Watch] = {}
+        self._deaths = Deaths()
+        self._poller = zmq.Poller()
+        self._poller.register(link.socket, zmq.POLLIN)
+        self._poller.register(link.monitor, zmq.POLLIN)
+        self._stack_note = read_stack_note()
+        self._facts = host.facts()
+        self._gpu_note = ""
+        self._seq = 0
+        self._hello_due = True
+        self._hello_t_s = -HELLO_GAP_S
+        self._report_due = True
+        self._refused = False
+        self._last_death_t_s = 0.0
+        self.stopped_by_signal = False
+        self.run_over = False
+
+    # --- running -------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Until the run is over, the ranks have been gone for the idle time, or a signal came."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._on_signal)
+        now = time.monotonic()
+        tick_t_s = report_t_s = hub_t_s = alive_t_s = now
+        while not (self.stopped_by_signal or self.run_over):
+            now = time.monotonic()
+            if now >= tick_t_s:
+                tick_t_s = now + self._tick_s()
+                self._tick(now)
+            if self._keeper is not None and now >= hub_t_s:
+                hub_t_s = now + HUB_POLL_S
+                self._keeper.poll(now)
+            if now >= report_t_s:
+                report_t_s = now + REPORT_S
+                self._oom.poll(now)
+                self._report_due = True
+            self._flush(now)
+            if self._live():
+                alive_t_s = now
+            elif now - alive_t_s >= self._settings.idle_exit_s:
+                break
+            self._wait(min(tick_t_s, report_t_s))
+
+    def live_registrations(self) -> list[Registration]:
+        """Ranks that still run, for whoever tidies up."""
+        return [w.registration for w in self._live()]
+
+    def look_for_new(self) -> bool:
+        """Whether a rank has registered that is alive: the sentinel has to go on."""
+        self._take_new(time.monotonic())
+        return bool(self._live())
+
+    def tidy(self) -> None:
+        """Remove the registrations of the ended ranks."""
+        self._registry.tidy(keep=self.live_registrations() if not self.run_over else ())
+
+    def remove_folders(self) -> None:
+        self._registry.remove()
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        self.stopped_by_signal = True
+
+    def _live(self) -> list[Watch]:
+        return [w for w in self._watches if w.state != "ended"]
+
+    def _tick_s(self) -> float:
+        return NO_PIDFD_POLL_S if any(w.pidfd is None for w in self._live()) else stopped.POLL_S
+
+    def _wait(self, until_t_s: float) -> None:
+        timeout_ms = max(0, int((until_t_s - time.monotonic()) * 1000) + 1)
+        ready = dict(self._poller.poll(timeout_ms))
+        now = time.monotonic()
+        # Deaths first: what the hub says can wait, and may make this sentinel end.
+        self._take_endings([self._by_pidfd[fd] for fd in ready if fd in self._by_pidfd], now)
+        if self._link.monitor in ready and self._link.drain_monitor():
+            self._hello_due = True
+            self._hello_t_s = now - HELLO_GAP_S
+        if self._link.socket in ready:
+            for message in self._link.drain():
+                self._take(message)
+
+    def _tick(self, now: float) -> None:
+        self._take_new(now)
+        ended = []
+        for watch in self._live():
+            if watch.look(now):
+                self._report_due = True
+            if watch.pidfd is None and watch.has_ended():
+                ended.append(watch)
+        self._take_endings(ended, now)
+        note = self._gpus.now(now)[1]
+        if note != self._gpu_note:
+            self._gpu_note = note
+            self._hello_due = True
+
+    # --- processes -----------------------------------------------------------------------------
+
+    def _take_new(self, now: float) -> None:
+        for registration in self._registry.new(time.time_ns()):
+            watch = Watch(registration, now)
+            self._watches.append(watch)
+            self._report_due = True
+            if watch.pidfd is not None:
+                self._poller.register(watch.pidfd, zmq.POLLIN)
+                self._by_pidfd[watch.pidfd] = watch
+            if watch.found:
+                self._oom.add(registration.pid, now)
+            else:
+                self._take_endings([watch], now)
+
+    def _take_endings(self, watches: list[Watch], now: float) -> None:
+        """Several that were seen ended in one glance: decide their order, then tell."""
+        if not watches:
+            return
+        watches.sort(key=self._watches.index)  # poll's order means nothing
+        endings = []
+        for index, watch in enumerate(watches):
+            if watch.pidfd is not None:
+                self._poller.unregister(watch.pidfd)
+                del self._by_pidfd[watch.pidfd]
+            endings.append((index, watch.end(now)))
+        found = dict(endings)
+        for index in report.first_cause_first(endings):
+            # Times tell the order also to a hub that sorts by them.
+            self._last_death_t_s = max(now, self._last_death_t_s + 1e-6)
+            pid = watches[index].registration.pid
+            oom = found[index].signal == signal.SIGKILL and self._oom.killed(pid, now)
+            self._oom.forget(pid)
+            self._deaths.add(
+                Death(watches[index].registration, found[index], oom, self._last_death_t_s)
+            )
+        self._report_due = True
+        self._flush(now)
+
+    # --- talking -------------------------------------------------------------------------------
+
+    def _take(self, message: Message) -> None:
+        if isinstance(message, RunOver):
+            self.run_over = True
+        elif isinstance(message, WhoAreYou):
+            self._hello_due = True
+        elif isinstance(message, Refused) and not self._refused:
+            self._refused = True
+            self._say(f"the hub refuses this sentinel: {message.text}")
+
+    def _send(self, build: Callable[[int], Message]) -> bool:
+        """Numbers are used up by messages that went: what was not sent was not lost on the way."""
+        sent = self._link.send(build(self._seq + 1))
+        self._seq += sent
+        return sent
+
+    def _flush(self, now: float) -> None:
+        """Send what is due: the hello, deaths in their order, then the report."""
+        if self._hello_due and now - self._hello_t_s >= HELLO_GAP_S:
+            self._hello_due = not self._send(lambda seq: self._hello(seq, now))
+            if not self._hello_due:
+                self._hello_t_s = now
+                self._deaths.tell_all_again()
+                self._report_due = True
+        self._deaths.tell(lambda death: self._send(self._ended(death)))
+        if self._report_due:
+            self._report_due = False
+            self._send(lambda seq: self._report(seq, now))
+
+    def _hello(self, seq: int, now: float) -> Message:
+        return report.node_hello(
+            self._identity,
+            seq,
+            now,
+            gpu_note=self._gpu_note,
+            stack_note=self._stack_note,
+            facts=self._facts,
+        )
+
+    def _ended(self, death: Death) -> Callable[[int], Message]:
+        return lambda seq: report.process_ended(self._identity, seq, time.monotonic(), death)
+
+    def _report(self, seq: int, now: float) -> Message:
+        return report.node_report(
+            self._identity,
+            seq,
+            now,
+            processes=[watch.sample(now) for watch in self._watches],
+            gpus=self._gpus.now(now)[0],
+            load_1min=host.load_1min(),
+            memory_available_bytes=_least(
+                host.memory_available_bytes(), self._oom.available_bytes()
+            ),
+            memory_limit_bytes=self._oom.limit_bytes(),
+            oom_kills=self._oom.kills,
+        )
+
+
+def _least(*values: int | None) -> int | None:
+    return min((value for value in values if value is not None), default=None)

@@ -1,0 +1,20 @@
+"""Whether a process is stopped, from the letter of its state. Pure."""
+
+from typing import Literal
+
+State = Literal["alive", "stopped", "ended"]
+
+POLL_S = 0.1
+"""How often the letters are read: stopping makes no event that a stranger could wait for."""
+
+
+def next_state(before: State, letter: str) -> State:
+    """The state after reading ``letter`` from ``/proc/<pid>/stat``.
+
+    ``t`` is a process held by a tracer: for the milliseconds in which a stack is read from
+    outside, or under a debugger. It says nothing of whether it was stopped before, so nothing
+    changes.
+    """
+    if letter == "t":
+        return before
+    return "stopped" if letter == "T" else "alive"

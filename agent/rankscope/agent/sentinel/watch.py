@@ -1,0 +1,114 @@
+"""One watched process: never another one that was given its pid."""
+
+import contextlib
+import os
+import time
+
+from rankscope.agent.nodedir import Registration
+from rankscope.agent.sentinel import ending, stopped
+from rankscope.agent.sentinel.procstat import Stat, StatFile
+from rankscope.protocol.messages import ProcessSample
+
+SAME_START_S = 0.005
+"""Start times count whole ticks of 0.01 s: what differs by less is equal."""
+
+
+class Watch:
+    """A rank's process from the moment its registration was seen.
+
+    ``pidfd`` becomes readable the moment it ends; it is None where the kernel has none to give
+    (before 5.3, or forbidden), and then :meth:`look` finds out by polling.
+    """
+
+    def __init__(self, registration: Registration, now: float) -> None:
+        self.registration = registration
+        self.state: stopped.State = "alive"
+        self.state_t_s = now
+        self.pidfd: int | None = None
+        self._file: StatFile | None = None
+        self._last: Stat | None = None
+        self._same_user = False
+        with contextlib.suppress(OSError):
+            self._open(registration.pid)
+        if self._last is not None:
+            age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - self._last.start_time_s
+            self.state_t_s = now - max(0.0, age_s)
+            if stopped.next_state("alive", self._last.state) == "stopped":
+                self.state, self.state_t_s = "stopped", now
+
+    def _open(self, pid: int) -> None:
+        # The stat file first: it is bound to the process whose start time it shows. Only if that
+        # one is still there after pidfd_open can the pidfd be of the same process.
+        file = StatFile(pid)
+        stat = file.read()
+        if stat is None or abs(stat.start_time_s - self.registration.start_time_s) >= SAME_START_S:
+            file.close()
+            return
+        self._file, self._last = file, stat
+        self._same_user = ending.same_user(pid)
+        with contextlib.suppress(OSError, AttributeError):
+            pidfd = os.pidfd_open(pid)
+            if file.read() is None:
+                os.close(pidfd)
+            else:
+                self.pidfd = pidfd
+
+    @property
+    def found(self) -> bool:
+        """Whether the registered process was there at all when first looked for."""
+        return self._file is not None
+
+    def look(self, now: float) -> bool:
+        """Read the process's state; returns whether it changed. Ended ones stay as they are."""
+        if self.state == "ended" or self._file is None:
+            return False
+        stat = self._file.read()
+        if stat is None or stat.ended:
+            return False  # its end is told by `end`, with its cause
+        self._last = stat
+        state = stopped.next_state(self.state, stat.state)
+        if state == self.state:
+            return False
+        self.state, self.state_t_s = state, now
+        return True
+
+    def has_ended(self) -> bool:
+        """For a process without a pidfd: whether it is a zombie or gone."""
+        if self._file is None:
+            return True
+        stat = self._file.read()
+        return stat is None or stat.ended
+
+    def end(self, now: float) -> ending.Ending:
+        """How it ended, asked once, when its pidfd is readable or :meth:`has_ended`."""
+        found: ending.Ending | None = None
+        stat = self._file.read() if self._file is not None else None
+        if stat is not None:
+            found = ending.from_zombie(stat, self._same_user)
+            self._last = stat if stat.cpu_s else self._last
+        if found is None and self.pidfd is not None:
+            found = ending.from_pidfd(self.pidfd)
+        self.state, self.state_t_s = "ended", now
+        self.close()
+        return found or ending.VANISHED
+
+    def sample(self, now: float) -> ProcessSample:
+        """The process as a report shows it."""
+        last = self._last
+        return ProcessSample(
+            attempt=self.registration.attempt,
+            rank=self.registration.rank,
+            pid=self.registration.pid,
+            state=self.state,
+            state_s=max(0.0, now - self.state_t_s),
+            cpu_s=last.cpu_s if last is not None else 0.0,
+            resident_bytes=last.resident_bytes if last is not None else 0,
+        )
+
+    def close(self) -> None:
+        """Give back its file descriptors."""
+        if self._file is not None:
+            self._file.close()
+        if self.pidfd is not None:
+            os.close(self.pidfd)
+            self.pidfd = None
