@@ -97,7 +97,11 @@ class NodeRouter:
         return self.all(NodeReport)
 
     def deaths(self) -> list[ProcessEnded]:
-        return self.all(ProcessEnded)
+        """Each process's end as it was told first; a sentinel repeats them to a hub it meets."""
+        first: dict[tuple[int, int, int], ProcessEnded] = {}
+        for death in self.all(ProcessEnded):
+            first.setdefault((death.attempt, death.rank, death.pid), death)
+        return list(first.values())
 
     def wait_for_death(self, rank: int, attempt: int = 0) -> ProcessEnded:
         def found() -> ProcessEnded | None:

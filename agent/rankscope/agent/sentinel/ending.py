@@ -22,8 +22,8 @@ from rankscope.agent.sentinel.procstat import Stat
 
 How = Literal["pidfd", "zombie", "vanished"]
 
-_PIDFD_INFO = struct.Struct("=QQ12Ii")
-"""``struct pidfd_info`` of linux/pidfd.h, first version: mask, cgroup id, twelve ids, exit code."""
+_PIDFD_INFO = struct.Struct("=QQ11Ii")
+"""``struct pidfd_info`` of linux/pidfd.h, first version: mask, cgroup id, eleven ids, exit code."""
 _PIDFD_GET_INFO = (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11
 _PIDFD_INFO_EXIT = 1 << 3
 

@@ -75,6 +75,7 @@ class Loop:
         self._gpu_note = ""
         self._seq = 0
         self._hello_due = True
+        self._hub_is_new = True
         self._hello_t_s = -HELLO_GAP_S
         self._report_due = True
         self._refused = False
@@ -141,7 +142,7 @@ class Loop:
         # Deaths first: what the hub says can wait, and may make this sentinel end.
         self._take_endings([self._by_pidfd[fd] for fd in ready if fd in self._by_pidfd], now)
         if self._link.monitor in ready and self._link.drain_monitor():
-            self._hello_due = True
+            self._hello_due = self._hub_is_new = True
             self._hello_t_s = now - HELLO_GAP_S
         if self._link.socket in ready:
             for message in self._link.drain():
@@ -206,7 +207,7 @@ class Loop:
         if isinstance(message, RunOver):
             self.run_over = True
         elif isinstance(message, WhoAreYou):
-            self._hello_due = True
+            self._hello_due = self._hub_is_new = True
         elif isinstance(message, Refused) and not self._refused:
             self._refused = True
             self._say(f"the hub refuses this sentinel: {message.text}")
@@ -223,8 +224,10 @@ class Loop:
             self._hello_due = not self._send(lambda seq: self._hello(seq, now))
             if not self._hello_due:
                 self._hello_t_s = now
-                self._deaths.tell_all_again()
                 self._report_due = True
+                if self._hub_is_new:
+                    self._hub_is_new = False
+                    self._deaths.tell_all_again()
         self._deaths.tell(lambda death: self._send(self._ended(death)))
         if self._report_due:
             self._report_due = False
