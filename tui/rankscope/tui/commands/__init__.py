@@ -1,0 +1,1 @@
+"""One file a command: each only wires arguments to the parts that do the work."""

@@ -1,0 +1,101 @@
+"""``rankscope run``: the command in the foreground, or behind a dashboard with ``--tui``."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+from rankscope.protocol.exits import UserError
+from rankscope.protocol.shapes import Status
+from rankscope.tui.launcher.child import exit_on_signals
+from rankscope.tui.launcher.session import Session, check_command, say
+from rankscope.tui.words import numbers
+from rankscope.tui.words.marks import plain
+from rankscope.tui.words.verdict import verdict
+
+LOG_NAME = "command.log"
+
+
+def run(
+    command: Sequence[str],
+    *,
+    name: str,
+    run_id: str | None,
+    bind: str | None,
+    port: int | None,
+) -> int:
+    """Run ``command`` with stdin, stdout and stderr untouched; its exit code (128+n)."""
+    check_command(command)
+    session = Session.open(command, name=name, run_id=run_id, bind=bind, port=port)
+    say(f"run {session.directory.run}; watch it with: rankscope top {session.directory.run}")
+    code = session.run(command)
+    say(last_words(session, code, session.finish(code)))
+    return code
+
+
+def run_beside_dashboard(
+    command: Sequence[str],
+    *,
+    name: str,
+    run_id: str | None,
+    bind: str | None,
+    port: int | None,
+) -> int:
+    """Run ``command`` with its output in a file, a dashboard on the terminal until it is quit.
+
+    Quitting the dashboard leaves the command running; then Ctrl-C reaches it.
+    """
+    check_command(command)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UserError("--tui needs a terminal; without one leave it out and use: rankscope top")
+    session = Session.open(command, name=name, run_id=run_id, bind=bind, port=port)
+    log = session.directory.path / LOG_NAME
+    with private_log(log) as output, exit_on_signals():
+        session.start(command, output, stdin=subprocess.DEVNULL)
+        code = dashboard_then_wait(session, name or session.directory.run, log)
+    say(last_words(session, code, session.finish(code)))
+    say(f"the command's output is in {log}")
+    return code
+
+
+def dashboard_then_wait(session: Session, title: str, log: Path) -> int:
+    """Show the dashboard until it is quit, then wait for the command; its exit code."""
+    from rankscope.tui.view import show
+
+    assert session.child is not None
+    quit_ = threading.Event()
+    supervisor = session.wait_in_thread(quit_)
+    left = show(session.directory, title=title, readonly=False)
+    quit_.set()
+    supervisor.join()
+    if left > 128:
+        session.pass_on(left - 128)
+    if session.child.poll() is None:
+        say(f"the command goes on, its output goes to {log}; Ctrl-C ends it")
+    return session.wait()
+
+
+def private_log(path: Path) -> IO[bytes]:
+    """A new file for a command's output, mode 0600."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+def last_words(session: Session, code: int, status: Status | None) -> str:
+    """The one line that ends a run."""
+    again = f"look again with: rankscope status {session.directory.run}"
+    if status is None:
+        return f"run {session.directory.run} ended with exit code {code}, unwatched; {again}"
+    found = verdict(
+        state=status.state,
+        finding=status.verdict,
+        stalled_s=status.stalled_s,
+        step=status.step,
+        exit_code=code,
+    )
+    words = f"run {session.directory.run}: {found.line()}"
+    if status.verdict is not None:
+        words += f" (step {numbers.count(status.step)}, exit code {code})"
+    return plain(f"{words}; {again}", sys.stderr.encoding)

@@ -1,0 +1,222 @@
+"""One supervised run from its directory to its final word."""
+
+import contextlib
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from rankscope.protocol import env, messages, rundir
+from rankscope.protocol.exits import UserError
+from rankscope.protocol.shapes import Status
+from rankscope.tui.feed.client import HubClient
+from rankscope.tui.feed.merge import ENDED_STATES
+from rankscope.tui.launcher.child import Child, Signals, exit_on_signals, reached_the_group
+from rankscope.tui.launcher.supervisor import Supervisor
+
+POLL_S = 0.05
+FINAL_WORD_S = 6.0
+"""How long the hub may take to have the final state, a restart of it included."""
+
+
+def say(text: str) -> None:
+    """A line of our own among the training command's output."""
+    with contextlib.suppress(OSError, ValueError):
+        print(f"rankscope: {text}", file=sys.stderr, flush=True)
+
+
+def check_command(command: Sequence[str], environ: Mapping[str, str] = os.environ) -> None:
+    """Raise :class:`UserError` (exit 2) when ``command`` cannot be started, before anything is."""
+    if not command or not command[0]:
+        raise UserError("no command given; write it after --: rankscope run -- python train.py")
+    name = command[0]
+    if shutil.which(name, path=environ.get("PATH")) is None:
+        if os.sep in name and Path(name).exists():
+            raise UserError(
+                f"{name!r} may not be executed; make it so (chmod +x) or name its interpreter: "
+                f"python {name}"
+            )
+        raise UserError(f"there is no command {name!r}; check its name and PATH")
+
+
+@dataclass
+class Session:
+    """A run directory with a live hub, and the command that trains."""
+
+    directory: rundir.RunDirectory
+    supervisor: Supervisor
+    endpoint: str
+    name: str
+    child: Child | None = None
+    signals: list[int] = field(default_factory=list)
+    """Those passed on to the command, in order."""
+    tell: Callable[[str], None] = say
+
+    @classmethod
+    def open(
+        cls,
+        command: Sequence[str],
+        *,
+        name: str,
+        run_id: str | None = None,
+        bind: str | None = None,
+        port: int | None = None,
+    ) -> "Session":
+        """Make the run directory and start its hub. Leaves nothing behind when it cannot."""
+        home = rundir.runs_home()
+        now_s = time.time()
+        directory = rundir.create(
+            home, run_id or rundir.new_run_id(now_s), command=list(command), name=name, now_s=now_s
+        )
+        supervisor = Supervisor(directory)
+        try:
+            with exit_on_signals():
+                info = supervisor.start(bind=bind, port=port)
+        except BaseException:
+            _remove(home, directory)
+            raise
+        assert info.endpoint is not None
+        return cls(directory, supervisor, info.endpoint, name)
+
+    def environ(self, base: Mapping[str, str] = os.environ) -> dict[str, str]:
+        """The command's environment: ``base`` and where the hub is."""
+        return {
+            **base,
+            env.HOME: str(self.directory.path.parent.parent),
+            env.RUN: self.directory.run,
+            env.ENDPOINT: self.endpoint,
+            env.AGENT_KEY: str(self.directory.key_path("agent")),
+            **({env.NAME: self.name} if self.name else {}),
+        }
+
+    def start(
+        self,
+        command: Sequence[str],
+        output: IO[bytes] | None = None,
+        *,
+        stdin: int | None = None,
+        own_group: bool = False,
+        extra: Mapping[str, str] | None = None,
+    ) -> Child:
+        """Start ``command``; ends the hub and removes the directory when it cannot be started."""
+        try:
+            self.child = Child(
+                command,
+                {**self.environ(), **(extra or {})},
+                output,
+                stdin=stdin,
+                own_group=own_group,
+            )
+        except BaseException:
+            self.supervisor.end()
+            _remove(self.directory.path.parent, self.directory)
+            raise
+        return self.child
+
+    def pass_on(self, number: int) -> None:
+        """Hand a signal we got to the command, unless the terminal has done so."""
+        if self.child is not None and not reached_the_group(number):
+            self.child.send(number)
+        self.signals.append(number)
+
+    def wait(self, each: Callable[[], None] | None = None) -> int:
+        """Supervise until the command ends; its exit code. In the main thread only.
+
+        ``each`` is called about every 50 ms.
+        """
+        with Signals(self.pass_on) as signals:
+            return self._wait(signals, each)
+
+    def run(
+        self,
+        command: Sequence[str],
+        output: IO[bytes] | None = None,
+        *,
+        stdin: int | None = None,
+        extra: Mapping[str, str] | None = None,
+        each: Callable[[], None] | None = None,
+    ) -> int:
+        """:meth:`start` and :meth:`wait`, with no moment between in which a signal is lost."""
+        with Signals(self.pass_on) as signals:
+            self.start(command, output, stdin=stdin, extra=extra)
+            return self._wait(signals, each)
+
+    def _wait(self, signals: Signals, each: Callable[[], None] | None) -> int:
+        while (code := self._tick()) is None:
+            if each is not None:
+                each()
+            signals.wait(POLL_S)
+        return code
+
+    def wait_in_thread(self, until: threading.Event) -> threading.Thread:
+        """Supervise in a thread until ``until`` is set: the main thread shows a dashboard."""
+
+        def supervise() -> None:
+            while self._tick() is None and not until.wait(POLL_S):
+                pass
+
+        thread = threading.Thread(target=supervise, name="rankscope-supervisor", daemon=True)
+        thread.start()
+        return thread
+
+    def finish(self, code: int) -> Status | None:
+        """Tell the hub that the run ended, and wait until it has the final state.
+
+        None when no hub could be told: the command's end is not lost, the hub sees the ranks go.
+        """
+        assert self.child is not None
+        if self.supervisor.given_up:
+            return None
+        deadline = time.monotonic() + FINAL_WORD_S
+        try:
+            self._send_run_end(messages.RunEnd(code, self.child.died_of), deadline)
+            return self._final_status(deadline)
+        except UserError:
+            return None
+        finally:
+            self.supervisor.let_go()
+
+    def _tick(self) -> int | None:
+        assert self.child is not None
+        words = self.supervisor.poll(time.monotonic())
+        if words is not None:
+            self.tell(words)
+        return self.child.poll()
+
+    def _send_run_end(self, message: messages.RunEnd, deadline: float) -> None:
+        with HubClient(self.endpoint, self.directory.read_key("agent")) as client:
+            while True:
+                try:
+                    client.send(message, timeout_s=0.5)
+                    return
+                except UserError:
+                    self.supervisor.poll(time.monotonic())
+                    if time.monotonic() > deadline:
+                        raise
+
+    def _final_status(self, deadline: float) -> Status | None:
+        with HubClient(self.endpoint, self.directory.read_key("operator")) as client:
+            while True:
+                self.supervisor.poll(time.monotonic())
+                body = client.ask("status", timeout_s=max(0.1, deadline - time.monotonic())).body
+                assert isinstance(body, Status)
+                if body.state in ENDED_STATES or time.monotonic() > deadline:
+                    return body
+                time.sleep(POLL_S)
+
+
+def _remove(home: Path, directory: rundir.RunDirectory) -> None:
+    """Take back a run directory in which nothing ever ran."""
+    shutil.rmtree(directory.path, ignore_errors=True)
+    latest = home / "latest"
+    with contextlib.suppress(OSError):
+        if latest.is_symlink() and not latest.exists():
+            latest.unlink()
+            older = rundir.list_runs(home)
+            if older:
+                latest.symlink_to(older[0].run)

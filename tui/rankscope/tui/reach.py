@@ -1,0 +1,184 @@
+"""From what a command was given to a hub that answers.
+
+A live run is reached at its endpoint. A run whose hub has ended or died is answered from its
+directory: the same hub code serves the recording, started for this one command and ended with it.
+"""
+
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+from rankscope.protocol.exits import Exit, UserError
+from rankscope.protocol.keys import ClientKey, Role, read_client_key
+from rankscope.protocol.rundir import (
+    RunDirectory,
+    RunInfo,
+    find_run,
+    hub_is_alive,
+    list_runs,
+    live_runs,
+    runs_home,
+)
+from rankscope.tui.feed.client import HubClient
+
+REPLAY_START_S = 20.0
+RESTART_S = 2.0
+"""How long a supervised hub may take to come back."""
+RECENT_S = 10.0
+"""A recording that grew so lately may belong to a hub that is being restarted."""
+MAX_REPLAY_LINE_BYTES = 4096
+
+
+class ReplayClient(HubClient):
+    """A client of a hub that serves a recording; the hub ends when this is closed, or with us."""
+
+    replay = True
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self._directory = directory
+        with tempfile.TemporaryFile() as words:
+            self._hub = _start_replay(directory, words)
+            try:
+                endpoint, key = _read_greeting(self._hub, directory, words)
+            except BaseException:
+                _end(self._hub)
+                raise
+        try:
+            super().__init__(endpoint, key)
+        except BaseException:
+            _end(self._hub)
+            raise
+
+    def close(self) -> None:
+        super().close()
+        _end(self._hub)
+
+    def superseded(self) -> bool:
+        """Whether the run has a live hub again."""
+        try:
+            return hub_is_alive(self._directory.read_info())
+        except UserError:
+            return False
+
+
+def connect(directory: RunDirectory, role: Role = "operator") -> HubClient:
+    """A client of the hub of ``directory``: the live one, else one that replays its recording.
+
+    Raises :class:`UserError` when the directory is damaged, not private, or holds no recording.
+    """
+    directory.check()
+    info = directory.read_info()
+    if not hub_is_alive(info) and _may_come_back(directory, info):
+        info = _wait_for_restart(directory, info)
+    if hub_is_alive(info) and info.endpoint is not None:
+        return HubClient(info.endpoint, directory.read_key(role))
+    if not any(directory.recording.glob("*.rec")):
+        raise UserError(
+            f"run {info.run} has no live hub and no recording; see {directory.log}, "
+            "or choose another (rankscope ls)",
+            Exit.UNREACHABLE,
+        )
+    return ReplayClient(directory)
+
+
+def connect_remote(endpoint: str, key_file: Path) -> HubClient:
+    """A client of a hub known by its endpoint and a key file only."""
+    return HubClient(endpoint, read_client_key(key_file))
+
+
+def choose(wanted: str | None) -> RunDirectory:
+    """The run a command means. With several live ones a person is asked, a script is told."""
+    home = runs_home()
+    if wanted is None and sys.stdin.isatty() and sys.stderr.isatty():
+        live = live_runs(list_runs(home))
+        if len(live) > 1:
+            return _ask_which(live)
+    return find_run(home, wanted)
+
+
+def _ask_which(live: Sequence[RunDirectory]) -> RunDirectory:
+    for number, directory in enumerate(live, 1):
+        name = directory.read_info().name
+        print(f"{number:3}  {directory.run}  {name}", file=sys.stderr)
+    print(f"{len(live)} runs are live. Which one? [1] ", end="", file=sys.stderr, flush=True)
+    answer = sys.stdin.readline().strip() or "1"
+    if not answer.isdigit() or not 1 <= int(answer) <= len(live):
+        raise UserError(f"{answer!r} is none of 1 to {len(live)}; name the run instead")
+    return live[int(answer) - 1]
+
+
+def _may_come_back(directory: RunDirectory, info: RunInfo) -> bool:
+    if info.ended_s is not None or info.hub is None:
+        return False
+    try:
+        newest = max((path.stat().st_mtime for path in directory.recording.iterdir()), default=0.0)
+    except OSError:
+        return False
+    return time.time() - newest < RECENT_S
+
+
+def _wait_for_restart(directory: RunDirectory, info: RunInfo) -> RunInfo:
+    deadline = time.monotonic() + RESTART_S
+    while time.monotonic() < deadline and not hub_is_alive(info):
+        time.sleep(0.05)
+        info = directory.read_info()
+    return info
+
+
+def _start_replay(directory: RunDirectory, words: IO[bytes]) -> "subprocess.Popen[bytes]":
+    # Its stdin is a pipe of which only we hold the other end: it closes with us, also when we are
+    # killed, and the hub ends. A session of its own keeps the terminal's Ctrl-C from it.
+    return subprocess.Popen(
+        [sys.executable, "-m", "rankscope.hub", "--replay", str(directory.path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=words,
+        start_new_session=True,
+    )
+
+
+def _read_greeting(
+    hub: "subprocess.Popen[bytes]", directory: RunDirectory, words: IO[bytes]
+) -> tuple[str, ClientKey]:
+    """The endpoint and key that a replaying hub prints as one JSON line."""
+    assert hub.stdout is not None
+    descriptor, line = hub.stdout.fileno(), b""
+    deadline = time.monotonic() + REPLAY_START_S
+    while not line.endswith(b"\n") and len(line) < MAX_REPLAY_LINE_BYTES:
+        ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            raise UserError(
+                f"the recording of {directory.run} was not read within {REPLAY_START_S:.0f} s",
+                Exit.TIMED_OUT,
+            )
+        piece = os.read(descriptor, MAX_REPLAY_LINE_BYTES)
+        if not piece:
+            words.seek(0)
+            said = words.read().decode("utf-8", "replace").splitlines()
+            last = next((line for line in reversed(said) if line.strip()), "it said nothing")
+            last = last.strip().removeprefix("rankscope: ")
+            raise UserError(f"cannot replay run {directory.run}: {last}", Exit.UNREACHABLE)
+        line += piece
+    greeting = json.loads(line)
+    key = greeting["key"]
+    return greeting["endpoint"], (
+        read_client_key(Path(key)) if isinstance(key, str) else ClientKey(**key)
+    )
+
+
+def _end(hub: "subprocess.Popen[bytes]") -> None:
+    for pipe in (hub.stdin, hub.stdout):
+        if pipe is not None:
+            pipe.close()
+    try:
+        hub.wait(2.0)
+    except subprocess.TimeoutExpired:
+        hub.kill()
+        hub.wait()

@@ -1,0 +1,31 @@
+"""Showing the dashboard for a run: the one place that ties feed, reach and dashboard together."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from rankscope.protocol.keys import Role
+from rankscope.protocol.rundir import RunDirectory
+from rankscope.tui import reach
+from rankscope.tui.feed.poller import Connection, Poller, Snapshot
+
+INTERVAL_S = 0.25
+
+
+def show(directory: RunDirectory, *, title: str, readonly: bool) -> int:
+    """The dashboard over the run in ``directory`` until it is quit; the code to exit with."""
+    role: Role = "viewer" if readonly else "operator"
+    return _run(lambda: reach.connect(directory, role), title, readonly)
+
+
+def show_remote(endpoint: str, key_file: Path, *, title: str, readonly: bool) -> int:
+    """The dashboard over a hub known by its endpoint and a key file."""
+    return _run(lambda: reach.connect_remote(endpoint, key_file), title, readonly)
+
+
+def _run(connect: Callable[[], Connection], title: str, readonly: bool) -> int:
+    from rankscope.tui.dashboard.app import run_dashboard
+
+    def feed(on_update: Callable[[Snapshot], None]) -> Poller:
+        return Poller(connect, INTERVAL_S, on_update)
+
+    return run_dashboard(feed, title=title, readonly=readonly)
