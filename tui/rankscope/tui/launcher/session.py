@@ -113,10 +113,14 @@ class Session:
                 own_group=own_group,
             )
         except BaseException:
-            self.supervisor.end()
-            _remove(self.directory.path.parent, self.directory)
+            self.discard()
             raise
         return self.child
+
+    def discard(self) -> None:
+        """End the hub and remove the directory: nothing was trained."""
+        self.supervisor.end()
+        _remove(self.directory.path.parent, self.directory)
 
     def pass_on(self, number: int) -> None:
         """Hand a signal we got to the command, unless the terminal has done so."""

@@ -1,0 +1,1 @@
+"""The demonstration: a real run of a real trainer, through the same machinery as any other."""

@@ -1,0 +1,120 @@
+"""Running a demonstration, on the dashboard or in lines."""
+
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO
+
+from rankscope.protocol import jsontext
+from rankscope.protocol.exits import Exit, UserError
+from rankscope.protocol.shapes import Overview
+from rankscope.tui.demo.plan import Plan
+from rankscope.tui.demo.progress import document, progress_line, summary_line
+from rankscope.tui.demo.watch import Watch
+from rankscope.tui.launcher.child import exit_on_signals
+from rankscope.tui.launcher.foreground import LOG_NAME, last_words, private_log
+from rankscope.tui.launcher.session import Session, say
+from rankscope.tui.words.marks import plain, safe
+
+ENDS_WITHIN_S = 20.0
+"""How long a demonstration that was quit may take to end by itself."""
+LAST_LINES = 5
+MAX_LOG_BYTES = 256 * 1024
+
+
+def show_demo(plan: Plan, *, headless: bool, json: bool) -> int:
+    """Run ``plan``; the exit code of its training command."""
+    on_screen = not headless and sys.stdin.isatty() and sys.stdout.isatty()
+    if on_screen and find_spec("textual") is None:
+        say("the dashboard needs textual (pip install 'rankscope[tui]'); showing lines instead")
+        on_screen = False
+    session = Session.open(plan.command, name=f"demo-{plan.trainer}")
+    log = session.directory.path / LOG_NAME
+    with private_log(log) as output:
+        if on_screen:
+            return _on_screen(session, plan, output, log)
+        return _in_lines(session, plan, output, log, json)
+
+
+def _in_lines(session: Session, plan: Plan, output: IO[bytes], log: Path, json: bool) -> int:
+    began_s = time.monotonic()
+
+    def show(overview: Overview) -> None:
+        if overview.nodes:  # until a rank was heard of there is nothing to tell
+            say(plain(progress_line(overview, plan.steps), sys.stderr.encoding))
+
+    with closing(Watch(session, show)) as watch:
+        code = session.run(
+            plan.command, output, stdin=subprocess.DEVNULL, extra=plan.environ, each=watch.tick
+        )
+        _refuse_as_the_trainer_did(session, plan, code, log)
+        status = session.finish(code)
+        watch.look()
+    if code != Exit.FINE:
+        _show_log_end(log)
+    if status is None:
+        say(last_words(session, code, None))
+        return code or Exit.UNREACHABLE
+    took_s = time.monotonic() - began_s
+    say(plain(summary_line(status, watch.losses, took_s), sys.stderr.encoding))
+    if json:
+        print(jsontext.dumps(document(status, watch.losses)))
+    return code
+
+
+def _on_screen(session: Session, plan: Plan, output: IO[bytes], log: Path) -> int:
+    """The dashboard until it is quit, which ends a training that is still going."""
+    from rankscope.tui.view import show
+
+    with exit_on_signals():
+        child = session.start(plan.command, output, stdin=subprocess.DEVNULL, extra=plan.environ)
+        over = threading.Event()
+        supervisor = session.wait_in_thread(over)
+        try:
+            left = show(session.directory, title=session.name, readonly=False)
+        finally:
+            over.set()
+            supervisor.join()
+            was_running = child.poll() is None
+            if was_running:
+                say("ending the demo's training …")
+            code = child.end(ENDS_WITHIN_S) if was_running else child.poll() or 0
+    if not was_running:
+        _refuse_as_the_trainer_did(session, plan, code, log)
+        if code != Exit.FINE:
+            _show_log_end(log)
+    say(last_words(session, code, session.finish(code)))
+    if left:
+        return left
+    return Exit.FINE if was_running else code
+
+
+def _refuse_as_the_trainer_did(session: Session, plan: Plan, code: int, log: Path) -> None:
+    """Raise what the trainer said when it refused its settings, such as a text it cannot use.
+
+    Nothing was trained then, so nothing is kept.
+    """
+    if code == Exit.FINE:
+        return
+    start = f"rankscope.trainers.{plan.trainer}: "
+    for line in _log_lines(log):
+        if line.startswith(start):
+            session.discard()
+            raise UserError(safe(line.removeprefix(start)))
+
+
+def _show_log_end(log: Path) -> None:
+    for line in _log_lines(log)[-LAST_LINES:]:
+        print(plain(safe(line), sys.stderr.encoding), file=sys.stderr)
+    say(f"training failed; all it said is in {log}")
+
+
+def _log_lines(log: Path) -> list[str]:
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - MAX_LOG_BYTES))
+        text = file.read().decode("utf-8", "replace")
+    return [line for line in text.splitlines() if line.strip()]
