@@ -1,0 +1,372 @@
+"""Snapshots of runs in every state a screen has to show: what the feed hands to the dashboard."""
+
+import math
+from dataclasses import replace
+
+import msgspec
+
+from rankscope.protocol import shapes as s
+from rankscope.tui.feed.poller import Snapshot
+
+HUB_S = 1764432105.0
+
+GPU = s.Gpu(
+    index=0,
+    name="NVIDIA H100",
+    utilisation_percent=97.0,
+    memory_used_bytes=41_200_000_000,
+    memory_total_bytes=80_000_000_000,
+    temperature_c=64.0,
+    power_w=612.5,
+    sm_clock_mhz=1980.0,
+    throttle_reasons=[],
+    ecc_uncorrected=0,
+    nvlink_errors=0,
+)
+
+
+def row(rank: int, host: str, **changes: object) -> s.RankRow:
+    """A rank at work at step 12,480."""
+    base = s.RankRow(
+        rank=rank,
+        host=host,
+        pid=4700 + rank,
+        step=12480,
+        phase="backward",
+        phase_s=0.04,
+        link="up",
+        step_s=0.163,
+        loss=2.3141 + rank / 1000,
+        grad_norm=0.82,
+        memory_peak_bytes=41_200_000_000,
+        local_rank=rank % 4,
+        microbatch=2,
+        process="alive",
+        heard_s=0.1,
+        tokens_per_s=25_100.0,
+    )
+    return msgspec.structs.replace(base, **changes)
+
+
+def history(steps: int = 120, newest: int = 12480) -> s.History:
+    """A falling loss, an even step time with one slow step."""
+    numbers = range(newest - steps + 1, newest + 1)
+    return s.History(
+        step=list(numbers),
+        loss=[2.3 + 1.2 * math.exp(-i / 40) + 0.02 * math.sin(i * 1.7) for i in range(steps)],
+        step_s=[
+            0.163 + 0.003 * math.sin(i * 2.3) + (0.2 if i == steps - 9 else 0) for i in range(steps)
+        ],
+    )
+
+
+def run(
+    ranks: int = 8,
+    a_node: int = 4,
+    *,
+    state: s.State = "running",
+    gpu: bool = True,
+    findings: list[s.Finding] | None = None,
+    rows: dict[int, dict[str, object]] | None = None,
+    absent: tuple[int, ...] = (),
+    overview: dict[str, object] | None = None,
+    **status: object,
+) -> Snapshot:
+    """A run of ``ranks`` on nodes of ``a_node``; ``rows`` changes fields of single ranks."""
+    findings = findings or []
+    hosts = [
+        f"node-{chr(97 + i) if ranks <= 26 * a_node else f'{i:04}'}"
+        for i in range(-(-ranks // a_node))
+    ]
+    all_rows = [
+        row(rank, hosts[rank // a_node], **(rows or {}).get(rank, {}))
+        for rank in range(ranks)
+        if rank not in absent
+    ]
+    nodes = [
+        s.Node(
+            host=host,
+            ranks=[
+                rank
+                for rank in range(i * a_node, min(ranks, (i + 1) * a_node))
+                if rank not in absent
+            ],
+            sentinel="up",
+            gpus=[
+                msgspec.structs.replace(GPU, index=g, temperature_c=64.0 + i % 5)
+                for g in range(a_node)
+            ]
+            if gpu
+            else [],
+            gpu_note="" if gpu else "none: no NVIDIA driver on this machine",
+            memory_peak_bytes=41_200_000_000 if gpu else 600_000_000,
+            memory_available_bytes=8_000_000_000,
+            load_1min=3.75,
+        )
+        for i, host in enumerate(hosts)
+    ]
+    whole = s.Status(
+        run="20261129-163000-k3f9ab",
+        attempt=0,
+        world_size=ranks,
+        state=state,
+        step=12480,
+        verdict=findings[0] if findings else None,
+        findings=findings,
+        ranks=all_rows,
+        last_checkpoint=s.Checkpoint(step=12000, path="/runs/x/step-12000", verified=True),
+        dropped=0,
+        overhead_s_per_step=0.000061,
+        name="gpt-stdlib",
+    )
+    whole = msgspec.structs.replace(whole, **status)
+    head = s.Overview(
+        run=whole.run,
+        name=whole.name,
+        trainer="ddp",
+        device="cuda" if gpu else "cpu",
+        attempt=0,
+        world_size=ranks,
+        state=state,
+        step=whole.step,
+        up_s=8047.0,
+        stalled_s=whole.stalled_s,
+        data_age_s=0.2,
+        steps_per_s=6.13,
+        step_s=0.163,
+        step_spread_s=0.004,
+        tokens_per_s=201_000.0,
+        loss=2.3141,
+        grad_norm=0.82,
+        phase_s={
+            "data": 0.003,
+            "forward": 0.051,
+            "backward": 0.092,
+            "optimizer": 0.017,
+            "other": 0.0,
+        },
+        memory_peak_bytes=nodes[0].memory_peak_bytes,
+        overhead_s_per_step=0.000061,
+        dropped=0,
+        bad_frames=0,
+        hub_restarts=0,
+        healthy_s=None if findings else 2280.0,
+        findings={"info": 0, "warning": 0, "critical": len(findings)},
+        incidents=0,
+        verdict=whole.verdict,
+        last_checkpoint=whole.last_checkpoint,
+        exit_code=whole.exit_code,
+        nodes=[node for node in nodes if node.ranks],
+        history=history(),
+    )
+    head = msgspec.structs.replace(head, **(overview or {}))
+    return Snapshot(whole, head, HUB_S, 0.0, "up", "", 0.0)
+
+
+def finding(
+    kind: str, ranks: list[int], victims: list[int], headline: str, **more: object
+) -> s.Finding:
+    base = s.Finding(
+        kind=kind,
+        severity="critical",
+        ranks=ranks,
+        victims=victims,
+        step=12481,
+        since_s=42.0,
+        headline=headline,
+        evidence=["no beat from it since 42 s", "its process is there and uses no CPU"],
+        next="",
+    )
+    return msgspec.structs.replace(base, **more)
+
+
+DEAD = finding(
+    "rank-dead",
+    [2],
+    [0, 1, 3],
+    "rank 2 died: SIGKILL at step 12481, in backward",
+    evidence=[
+        "sentinel on node-a: pid 4702 ended by signal 9 (SIGKILL)",
+        "no OOM kill was counted",
+    ],
+    next="look for who sent it: dmesg | grep -i kill",
+    where={"phase": "backward"},
+)
+STOPPED = finding(
+    "rank-stopped",
+    [1],
+    [0, 2, 3],
+    "rank 1 is stopped (SIGSTOP) at step 12481, in forward",
+    next="resume it: kill -CONT 4701 on node-a",
+    where={"phase": "forward"},
+)
+RAISED = finding(
+    "exception",
+    [5],
+    [],
+    "rank 5 raised ValueError at step 12481: no such token; a message long enough to need more "
+    "than one line even on a wide terminal, as real ones are when a library prints its inputs",
+    severity="warning",
+    where={"source": "train.py:118 in main"},
+)
+
+NO_STEP: dict[str, object] = {
+    "step": 0,
+    "phase": "starting",
+    "phase_s": 3.0,
+    "step_s": None,
+    "loss": None,
+    "grad_norm": None,
+    "microbatch": 0,
+    "tokens_per_s": None,
+    "memory_peak_bytes": None,
+}
+NO_NUMBERS: dict[str, object] = {
+    "steps_per_s": None,
+    "step_s": None,
+    "step_spread_s": None,
+    "tokens_per_s": None,
+    "loss": None,
+    "grad_norm": None,
+    "phase_s": {},
+    "overhead_s_per_step": None,
+    "healthy_s": None,
+    "last_checkpoint": None,
+    "history": s.History(),
+    "up_s": 4.0,
+}
+WAITS: dict[str, object] = {"phase": "backward", "phase_s": 42.0, "heard_s": 0.3}
+
+
+def connecting() -> Snapshot:
+    return Snapshot(None, None, None, 0.0, "connecting", "", 0.0)
+
+
+def never_reached() -> Snapshot:
+    error = "nobody listens at tcp://127.0.0.1:5555; the hub has ended or is out of reach"
+    return Snapshot(None, None, None, 0.0, "away", error, 0.0)
+
+
+def starting() -> Snapshot:
+    return run(
+        4,
+        4,
+        gpu=False,
+        state="starting",
+        rows=dict.fromkeys(range(4), NO_STEP),
+        absent=(2, 3),
+        overview=NO_NUMBERS,
+        step=0,
+        last_checkpoint=None,
+        overhead_s_per_step=None,
+    )
+
+
+def healthy_2() -> Snapshot:
+    return run(2, 2, gpu=False, last_checkpoint=None, overview={"last_checkpoint": None})
+
+
+def healthy_8() -> Snapshot:
+    return run(8, 4)
+
+
+def fleet(ranks: int = 512) -> Snapshot:
+    return run(
+        ranks,
+        8,
+        findings=[
+            finding(
+                "straggler",
+                [77],
+                [],
+                "rank 77 is 1.8 times slower in forward",
+                severity="warning",
+                next="look at node-0009: rankscope ranks",
+            )
+        ],
+    )
+
+
+def dead() -> Snapshot:
+    gone = {"process": "ended", "ended": "SIGKILL", "link": "down", "phase_s": 42.0}
+    return run(
+        8,
+        4,
+        state="stalled",
+        stalled_s=42.0,
+        findings=[DEAD, RAISED],
+        rows={2: gone, **dict.fromkeys((0, 1, 3), WAITS)},
+        overview={"incidents": 2},
+    )
+
+
+def stopped() -> Snapshot:
+    return run(
+        4,
+        4,
+        gpu=False,
+        findings=[STOPPED],
+        rows={
+            1: {"process": "stopped", "link": "silent", "phase_s": 42.0},
+            **dict.fromkeys((0, 2, 3), WAITS),
+        },
+    )
+
+
+def stalled() -> Snapshot:
+    return run(8, 4, state="stalled", stalled_s=42.0, rows=dict.fromkeys(range(8), WAITS))
+
+
+def away() -> Snapshot:
+    return replace(healthy_8(), link="away", age_s=4.0, error="the hub did not answer within 2.0 s")
+
+
+def finished() -> Snapshot:
+    done: dict[str, object] = {
+        "phase": "ended",
+        "process": "ended",
+        "ended": "exit 0",
+        "link": "down",
+    }
+    return run(2, 2, gpu=False, state="finished", exit_code=0, rows={0: done, 1: done})
+
+
+def failed() -> Snapshot:
+    gone = {
+        "process": "ended",
+        "ended": "SIGKILL",
+        "link": "down",
+        "phase": "backward",
+        "phase_s": 42.0,
+    }
+    dragged: dict[str, object] = {
+        "process": "ended",
+        "ended": "SIGTERM",
+        "link": "down",
+        "phase": "ended",
+    }
+    return run(
+        4,
+        4,
+        gpu=False,
+        state="failed",
+        exit_code=1,
+        findings=[DEAD],
+        rows={2: gone, **dict.fromkeys((0, 1, 3), dragged)},
+    )
+
+
+SCENES = {
+    "connecting": connecting,
+    "never-reached": never_reached,
+    "starting": starting,
+    "healthy-2": healthy_2,
+    "healthy-8": healthy_8,
+    "fleet-512": fleet,
+    "dead": dead,
+    "stopped": stopped,
+    "stalled": stalled,
+    "away": away,
+    "finished": finished,
+    "failed": failed,
+}

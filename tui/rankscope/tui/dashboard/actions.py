@@ -1,0 +1,193 @@
+"""Everything a user can do, once: keys, command palette, footer and help all come from here."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+ScreenName = Literal["overview", "ranks", "rank", "evidence", "help"]
+Group = Literal["screens", "moving", "dashboard"]
+
+SCREENS: tuple[ScreenName, ...] = ("overview", "ranks", "rank", "evidence", "help")
+GROUPS: dict[Group, str] = {
+    "screens": "Screens",
+    "moving": "Moving about",
+    "dashboard": "The dashboard",
+}
+
+KEY_NAMES = {
+    "question_mark": "?",
+    "exclamation_mark": "!",
+    "colon": ":",
+    "escape": "Esc",
+    "enter": "Enter",
+    "ctrl+c": "Ctrl-C",
+    "ctrl+p": "Ctrl-P",
+    "pagedown": "PgDn",
+    "pageup": "PgUp",
+    "home": "Home",
+    "end": "End",
+    "up": "Up",
+    "down": "Down",
+    "left": "Left",
+    "right": "Right",
+    "space": "Space",
+}
+"""How Textual's names of keys are written on screen."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """One thing a user can do."""
+
+    name: str
+    """What the app calls: ``name`` of its ``action_…`` methods, with arguments."""
+    keys: tuple[str, ...]
+    """Textual's names of keys; the first is the one shown in the footer."""
+    label: str
+    """One word or two for the footer and the palette."""
+    help: str
+    """One sentence."""
+    group: Group
+    footer: tuple[ScreenName, ...] = ()
+    """The screens whose footer shows it, in the order of the registry."""
+    palette: bool = True
+
+    @property
+    def key_text(self) -> str:
+        return key_text(self.keys[0])
+
+    @property
+    def all_keys_text(self) -> str:
+        return " ".join(key_text(key) for key in self.keys)
+
+
+def key_text(key: str) -> str:
+    """``key`` as it is written on screen."""
+    return KEY_NAMES.get(key, key)
+
+
+ACTIONS: tuple[Action, ...] = (
+    Action(
+        "go('help')",
+        ("question_mark", "f1"),
+        "help",
+        "Show all keys and what the marks mean.",
+        "screens",
+        footer=("overview", "ranks", "rank", "evidence"),
+    ),
+    Action(
+        "leave",
+        ("q",),
+        "quit",
+        "Leave the dashboard; the run goes on.",
+        "dashboard",
+        footer=SCREENS,
+    ),
+    Action(
+        "go_back",
+        ("escape",),
+        "back",
+        "Go back to where you came from.",
+        "screens",
+        footer=("ranks", "rank", "evidence", "help"),
+        palette=False,
+    ),
+    Action(
+        "go('overview')",
+        ("1",),
+        "overview",
+        "The run in one screen: verdict, speed, every rank, checkpoint.",
+        "screens",
+        footer=("ranks", "rank", "evidence", "help"),
+    ),
+    Action(
+        "go('ranks')",
+        ("2",),
+        "ranks",
+        "The table of ranks.",
+        "screens",
+        footer=("overview", "rank", "evidence", "help"),
+    ),
+    Action(
+        "go('evidence')",
+        ("v",),
+        "evidence",
+        "What the verdict rests on, who it holds up, and the next step to take.",
+        "screens",
+        footer=("overview", "ranks", "rank"),
+    ),
+    Action(
+        "open",
+        ("enter",),
+        "open rank",
+        "Open the page of the selected rank; with none selected, of the one to blame.",
+        "screens",
+        footer=("overview", "ranks"),
+    ),
+    Action(
+        "trouble",
+        ("exclamation_mark",),
+        "next trouble",
+        "Select the next rank that is not well.",
+        "moving",
+        footer=("overview", "ranks", "rank"),
+    ),
+    Action("move('down')", ("j", "down"), "down", "One line down.", "moving", palette=False),
+    Action("move('up')", ("k", "up"), "up", "One line up.", "moving", palette=False),
+    Action(
+        "move('left')",
+        ("h", "left"),
+        "left",
+        "The rank to the left; on a rank's page the previous rank.",
+        "moving",
+        palette=False,
+    ),
+    Action(
+        "move('right')",
+        ("l", "right"),
+        "right",
+        "The rank to the right; on a rank's page the next rank.",
+        "moving",
+        palette=False,
+    ),
+    Action(
+        "move('page_down')",
+        ("pagedown", "space", "ctrl+d"),
+        "page down",
+        "One page down.",
+        "moving",
+        palette=False,
+    ),
+    Action(
+        "move('page_up')", ("pageup", "ctrl+u"), "page up", "One page up.", "moving", palette=False
+    ),
+    Action("move('first')", ("g", "home"), "first", "To the first line.", "moving", palette=False),
+    Action("move('last')", ("G", "end"), "last", "To the last line.", "moving", palette=False),
+    Action(
+        "command_palette",
+        ("ctrl+p", "colon"),
+        "palette",
+        "Find an action by its name.",
+        "dashboard",
+        palette=False,
+    ),
+    Action(
+        "redraw",
+        ("ctrl+l",),
+        "redraw",
+        "Draw the whole screen anew, after something else wrote on it.",
+        "dashboard",
+    ),
+    Action(
+        "interrupt",
+        ("ctrl+c",),
+        "interrupt",
+        "Leave at once, with exit code 130; the run goes on.",
+        "dashboard",
+        palette=False,
+    ),
+)
+
+
+def footer_actions(screen: ScreenName) -> list[Action]:
+    """What the footer of ``screen`` shows, the most important first."""
+    return [action for action in ACTIONS if screen in action.footer]

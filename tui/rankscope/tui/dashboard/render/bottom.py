@@ -1,0 +1,54 @@
+"""The last lines: checkpoint, what was lost, what watching costs; and the keys."""
+
+from rankscope.tui.dashboard.actions import Action
+from rankscope.tui.dashboard.picture import Picture
+from rankscope.tui.dashboard.render.line import (
+    Line,
+    Span,
+    first_that_fit,
+    fit,
+    line,
+    spread,
+    width_of,
+)
+from rankscope.tui.words import numbers
+
+
+def state_line(picture: Picture, width: int) -> Line:
+    """Last checkpoint to the left; drops and the agent's cost to the right."""
+    overview = picture.overview
+    if overview is None:
+        return ()
+    saved = overview.last_checkpoint
+    if saved is None:
+        checkpoint = line(Span("checkpoint  ", "dim"), "none")
+    else:
+        state = Span(" verified", "good") if saved.verified else Span(" not verified", "warn")
+        checkpoint = line(Span("checkpoint  ", "dim"), f"step {numbers.count(saved.step)}", state)
+    parts = [
+        line(
+            Span("agent cost ", "dim"),
+            f"{numbers.span(overview.overhead_s_per_step):>7}",
+            Span("/step", "dim"),
+        ),
+        line(
+            Span("dropped ", "dim"),
+            Span(numbers.count(overview.dropped), "warn" if overview.dropped else ""),
+        ),
+    ]
+    if overview.bad_frames:
+        parts.append(line(Span(f"bad frames {numbers.count(overview.bad_frames)}", "warn")))
+    if overview.hub_restarts:
+        parts.append(line(Span("hub restarts ", "dim"), numbers.count(overview.hub_restarts)))
+    if overview.incidents:
+        parts.append(line(Span("incidents ", "dim"), numbers.count(overview.incidents)))
+    room = width - width_of(checkpoint) - 5
+    return spread(line("  ", *checkpoint), line(*first_that_fit(parts, room, "   "), "  "), width)
+
+
+def footer_line(actions: list[Action], width: int, position: str = "") -> Line:
+    """Keys and what they do, as many as fit; ``position`` (where one is in a list) at the end."""
+    parts = [line(Span(action.key_text, "accent"), f" {action.label}") for action in actions]
+    end = line(Span(position, "dim"), " ") if position else ()
+    room = width - width_of(end) - 4
+    return spread(fit(line("  ", *first_that_fit(parts, room, "   ")), width), end, width)

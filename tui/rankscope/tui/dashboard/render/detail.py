@@ -1,0 +1,241 @@
+"""Everything known of one rank, as lines."""
+
+import math
+from collections.abc import Iterable
+
+from rankscope.protocol.shapes import GroupRow, RankDetail, RankRow
+from rankscope.tui.dashboard.marks import ABSENT
+from rankscope.tui.dashboard.picture import Picture
+from rankscope.tui.dashboard.render.grid import TONE_STYLES
+from rankscope.tui.dashboard.render.line import (
+    BLANK,
+    Line,
+    Span,
+    StyleName,
+    clip,
+    first_that_fit,
+    fit,
+    left,
+    line,
+    right,
+    wrap,
+)
+from rankscope.tui.dashboard.render.nodes import bare_ranks
+from rankscope.tui.dashboard.render.numbers import phase_line
+from rankscope.tui.dashboard.render.sparkline import sparkline
+from rankscope.tui.words import numbers
+
+NAME_WIDTH = 12
+FACTS_FIRST = ("rankscope", "python", "torch", "backend", "cuda", "nccl")
+
+
+def detail_lines(rank: int, detail: RankDetail | None, picture: Picture, width: int) -> list[Line]:
+    """``detail`` is None until the hub has answered; the rank's row alone is shown meanwhile."""
+    row = picture.rows.get(rank) or (None if detail is None else detail.row)
+    if row is None:
+        mark = ABSENT
+        return [line("  ", Span(f"rank {rank}", "strong"), f"   {mark.glyph} {mark.word}")]
+    lines = [_who(row, picture, width), *_now(row, picture, width)]
+    if detail is None:
+        return [*lines, BLANK, line("  ", Span("asking the hub for more", "dim"))]
+    lines += _course(detail, width)
+    if detail.exception:
+        lines += [BLANK, _heading("exception", width), *_traceback(detail.exception, width)]
+    if detail.probe_faults:
+        lines += [BLANK, _heading("probes that are off", width)]
+        for probe, error in sorted(detail.probe_faults.items()):
+            lines += _named(probe, error, width, "warn")
+    lines += [BLANK, _heading("collectives", width), *group_lines(detail.groups, width)]
+    lines += [BLANK, _heading("memory", width), *_memory(detail, width)]
+    lines += [BLANK, _heading("process", width), *_process(detail, row, width)]
+    return lines
+
+
+def _heading(text: str, width: int) -> Line:
+    return line("  ", Span(text, "accent"), " ", Span("─" * max(0, width - len(text) - 5), "dim"))
+
+
+def _named(name: str, text: str, width: int, style: StyleName = "") -> list[Line]:
+    """A name and its text, wrapped under itself."""
+    wrapped = wrap(text, width - NAME_WIDTH - 4, 8) or [numbers.DASH]
+    heads = [left(name, NAME_WIDTH), *([" " * NAME_WIDTH] * (len(wrapped) - 1))]
+    return [
+        fit(line("  ", Span(head, "dim"), " ", Span(each, style)), width)
+        for head, each in zip(heads, wrapped, strict=True)
+    ]
+
+
+def _who(row: RankRow, picture: Picture, width: int) -> Line:
+    mark = picture.mark(row.rank)
+    parts = [
+        line("  ", Span(f"rank {row.rank}", "strong")),
+        line(Span(f"{mark.glyph} {mark.word}", TONE_STYLES[mark.tone])),
+        line(Span("on ", "dim"), row.host or "an unknown host"),
+        line(Span("pid ", "dim"), numbers.DASH if row.pid is None else str(row.pid)),
+    ]
+    if row.local_rank is not None:
+        parts.append(line(Span("local rank ", "dim"), str(row.local_rank)))
+    parts.append(
+        line(Span("attempt ", "dim"), str(picture.status.attempt if picture.status else 0))
+    )
+    return first_that_fit(parts, width, "   ")
+
+
+def _now(row: RankRow, picture: Picture, width: int) -> list[Line]:
+    phase = row.phase if row.phase_s is None else f"{row.phase} for {numbers.age(row.phase_s)}"
+    if row.microbatch and row.phase not in ("ended", "starting"):
+        phase += f", microbatch {row.microbatch}"
+    process = row.process + (f", {row.ended}" if row.ended else "")
+    link = row.link + ("" if row.heard_s is None else f", heard {numbers.age(row.heard_s)} ago")
+    loss_bad = row.loss is not None and not math.isfinite(row.loss)
+    norm_bad = row.grad_norm is not None and not math.isfinite(row.grad_norm)
+    lines = [
+        _pairs([("step", numbers.count(row.step), False), ("phase", phase, False)], width),
+        _pairs(
+            [
+                (
+                    "process",
+                    process,
+                    row.process in ("stopped",) or row.ended not in ("", "exit 0"),
+                ),
+                ("link", link, row.link != "up" and row.phase != "ended"),
+            ],
+            width,
+        ),
+        _pairs(
+            [
+                ("loss", numbers.loss(row.loss), loss_bad),
+                ("grad norm", numbers.norm(row.grad_norm), norm_bad),
+                ("tokens/s", numbers.si(row.tokens_per_s), False),
+            ],
+            width,
+        ),
+        _pairs(
+            [
+                ("dropped", numbers.count(row.dropped), row.dropped > 0),
+                ("missed", numbers.count(row.missed), row.missed > 0),
+            ],
+            width,
+        ),
+    ]
+    for finding in picture.status.findings if picture.status is not None else []:
+        if row.rank in finding.ranks:
+            lines += _named(finding.kind, finding.headline, width, "warn")
+        elif row.rank in finding.victims:
+            lines += _named("held up by", finding.headline, width)
+    return lines
+
+
+def _pairs(pairs: list[tuple[str, str, bool]], width: int) -> Line:
+    """Names and values in columns a screen apart, so that the eye can go down them."""
+    each = max(NAME_WIDTH + 14, min(40, (width - 2) // len(pairs)))
+    spans: list[str | Span] = ["  "]
+    for index, (name, value, bad) in enumerate(pairs):
+        room = each - NAME_WIDTH - 2 if index < len(pairs) - 1 else width
+        text = clip(value, max(1, room)) if index < len(pairs) - 1 else value
+        spans += [Span(left(name, NAME_WIDTH), "dim"), " ", Span(text, "bad" if bad else "")]
+        spans.append(" " * (each - NAME_WIDTH - 1 - len(text)))
+    return fit(line(*spans), width)
+
+
+def _course(detail: RankDetail, width: int) -> list[Line]:
+    spark = min(60, width - NAME_WIDTH - 18)
+    times = [value for value in detail.step_s_history if math.isfinite(value)]
+    high = 3 * sorted(times)[len(times) // 2] if times else 1.0
+    newest = numbers.span(times[-1] if times else None)
+    return [
+        phase_line(detail.phase_s, width),
+        fit(
+            line(
+                "  ",
+                Span(left("step time", NAME_WIDTH), "dim"),
+                " ",
+                Span(sparkline(detail.step_s_history, spark, low=0.0, high=max(high, 1e-9)), "bar"),
+                f" {newest:>7}",
+            ),
+            width,
+        ),
+    ]
+
+
+def group_lines(groups: Iterable[GroupRow], width: int) -> list[Line]:
+    """One process group a line: what was asked for, begun and completed last."""
+    rows = sorted(groups, key=lambda group: -group.size)
+    if not rows:
+        return [line("  ", Span("no process group", "dim"))]
+    lines = [
+        fit(
+            line(
+                Span(
+                    f"  {'group':<20} {'backend':<8} {'ranks':>5}  "
+                    f"{'enqueued':>8}  {'started':>8}  {'completed':>9}  {'pending':>7}  members",
+                    "dim",
+                )
+            ),
+            width,
+        )
+    ]
+    for group in rows:
+        name = group.description or group.group
+        pending = max(0, group.last_enqueued - max(group.last_completed, -1))
+        lines.append(
+            fit(
+                line(
+                    f"  {left(name, 20)} {left(group.backend, 8)} {group.size:>5}  ",
+                    f"{_number(group.last_enqueued):>8}  {_number(group.last_started):>8}  ",
+                    f"{_number(group.last_completed):>9}  ",
+                    Span(right(str(pending), 7), "warn" if pending else "dim"),
+                    Span(f"  {bare_ranks(group.ranks, 6)}" if group.ranks else "", "dim"),
+                ),
+                width,
+            )
+        )
+    return lines
+
+
+def _number(sequence: int) -> str:
+    return numbers.DASH if sequence < 0 else str(sequence)
+
+
+def _memory(detail: RankDetail, width: int) -> list[Line]:
+    known = {name: value for name, value in detail.memory.items() if value is not None}
+    if not known:
+        return [line("  ", Span("nothing reported yet", "dim"))]
+    lines = []
+    items = [
+        (name.removesuffix("_bytes").replace("_", " "), numbers.size_bytes(value))
+        for name, value in known.items()
+    ]
+    per_line = max(1, (width - 2) // 30)
+    for first in range(0, len(items), per_line):
+        parts = [
+            line(Span(f"{name:<18}", "dim"), f"{value:>9}")
+            for name, value in items[first : first + per_line]
+        ]
+        lines.append(fit(line("  ", *first_that_fit(parts, width - 2, "   ")), width))
+    return lines
+
+
+def _process(detail: RankDetail, row: RankRow, width: int) -> list[Line]:
+    offset = "not estimated yet"
+    if detail.hub_offset_error_s is not None:
+        offset = f"known to ±{numbers.span(detail.hub_offset_error_s)}"
+    named = [("trainer", f"{detail.trainer} on {detail.device}"), ("clock", offset)]
+    if detail.cpu_s is not None:
+        named.append(("CPU time", numbers.clock(detail.cpu_s)))
+    if detail.resident_bytes is not None:
+        named.append(("resident", numbers.size_bytes(detail.resident_bytes)))
+    facts = dict(detail.facts)
+    named += [(name, facts.pop(name)) for name in FACTS_FIRST if name in facts]
+    named += sorted(facts.items())
+    return [each for name, text in named for each in _named(name, text, width)]
+
+
+def _traceback(text: str, width: int) -> list[Line]:
+    """The last line first: it says what went wrong."""
+    raw = text.rstrip().splitlines()
+    last = raw[-1:] if len(raw) > 1 else []
+    return [
+        *(fit(line("  ", Span(each, "bad")), width) for each in last),
+        *(fit(line("  ", Span(each, "dim" if last else "")), width) for each in raw),
+    ]

@@ -1,0 +1,51 @@
+"""The help, made from the registry of actions and from the marks themselves."""
+
+from rankscope.tui.dashboard.actions import ACTIONS, GROUPS
+from rankscope.tui.dashboard.marks import BLAMED, SUSPECT, WAITING
+from rankscope.tui.dashboard.render.grid import TONE_STYLES
+from rankscope.tui.dashboard.render.line import BLANK, Line, Span, fit, left, line, wrap
+from rankscope.tui.words.marks import Mark
+
+KEYS_WIDTH = 14
+
+MARKS = (
+    (Mark("●", "at work", "good"), "it is heard of and moves"),
+    (Mark("◌", "starting", "quiet"), "no step yet"),
+    (WAITING, "held up by another rank, or stalled with all"),
+    (Mark("◌", "silent", "warn"), "nothing heard of it for a while"),
+    (SUSPECT, "named by a warning"),
+    (Mark("◐", "stopped", "bad"), "its process is stopped (SIGSTOP)"),
+    (BLAMED, "named by the verdict, gone, or ended badly"),
+    (Mark("■", "exit 0", "quiet"), "ended as it should"),
+)
+
+NOTES = (
+    "The mouse is left to your terminal, so that selecting and copying work as usual, also over "
+    "SSH. Colours are your terminal's own sixteen; NO_COLOR=1 goes without. A locale without "
+    "UTF-8 gets ASCII signs: LC_ALL=C.UTF-8 brings the others back.",
+    "The dashboard only looks: closing it, in whatever way, does nothing to the run.",
+)
+
+
+def help_lines(width: int) -> list[Line]:
+    lines: list[Line] = []
+    for group, title in GROUPS.items():
+        lines += [BLANK] if lines else []
+        lines.append(line("  ", Span(title, "accent")))
+        for action in ACTIONS:
+            if action.group != group:
+                continue
+            wrapped = wrap(action.help, width - KEYS_WIDTH - 6, 3)
+            heads = [action.all_keys_text, *([""] * (len(wrapped) - 1))]
+            lines += [
+                line("    ", Span(left(head, KEYS_WIDTH), "strong"), each)
+                for head, each in zip(heads, wrapped, strict=True)
+            ]
+    lines += [BLANK, line("  ", Span("Marks of a rank", "accent"))]
+    for mark, meaning in MARKS:
+        glyph = Span(f"{mark.glyph} ", TONE_STYLES[mark.tone])
+        lines.append(fit(line("    ", glyph, left(mark.word, KEYS_WIDTH - 2), meaning), width))
+    for note in NOTES:
+        lines.append(BLANK)
+        lines += [line("  ", Span(each, "dim")) for each in wrap(note, width - 4, 8)]
+    return lines

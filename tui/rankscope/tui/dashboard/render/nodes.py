@@ -1,0 +1,133 @@
+"""What stands beside a node's ranks: who is in trouble, memory, GPU, sentinel."""
+
+from statistics import fmean
+
+from rankscope.protocol.shapes import Node, Overview
+from rankscope.tui.dashboard.picture import Picture
+from rankscope.tui.dashboard.render.line import Line, Span, first_that_fit, join, line
+from rankscope.tui.words import numbers
+
+NAMED_AT_MOST = 2
+"""Ranks in trouble that are spelled out on a node's line; the others are counted."""
+
+
+def node_details(node: Node, picture: Picture, width: int) -> Line:
+    """In ``width`` columns, the most important first; what does not fit is left out."""
+    if width < 8:
+        return ()
+    parts = [*_troubled(node, picture), *_readings(node)]
+    return first_that_fit(parts, width, "   ")
+
+
+def _troubled(node: Node, picture: Picture) -> list[Line]:
+    """``5 SIGKILL   4 6 7 waiting``: the ranks that are not well, by what they are."""
+    by_word: dict[tuple[str, str], list[int]] = {}
+    for rank in node.ranks:
+        mark = picture.mark(rank)
+        if mark.tone in ("bad", "warn"):
+            by_word.setdefault((mark.tone, mark.word), []).append(rank)
+    parts: list[Line] = []
+    for (tone, word), ranks in sorted(by_word.items()):
+        names = bare_ranks(ranks)
+        row = picture.rows.get(ranks[0])
+        age = ""
+        if tone == "bad" and len(ranks) == 1 and row is not None and row.phase_s is not None:
+            phase = "" if row.phase in ("ended", word) else f" in {row.phase}"
+            age = f"{phase} {numbers.age(row.phase_s)}"
+        parts.append(line(Span(f"{names} {word}{age}", "bad" if tone == "bad" else "warn")))
+    return parts
+
+
+def bare_ranks(ranks: list[int], limit: int = 4) -> str:
+    """``4 6-7`` without the noun."""
+    return numbers.ranks(ranks, limit).partition(" ")[2]
+
+
+def _readings(node: Node) -> list[Line]:
+    parts = [_memory(node), *_gpu(node)]
+    if node.load_1min is not None and not node.gpus:
+        parts.append(line(Span("load ", "dim"), f"{node.load_1min:.1f}"))
+    parts.append(sentinel(node))
+    return parts
+
+
+def _memory(node: Node) -> Line:
+    if node.memory_peak_bytes is None:
+        return ()
+    spans: list[str | Span] = [
+        Span("peak ", "dim"),
+        f"{numbers.size_bytes(node.memory_peak_bytes):>7}",
+    ]
+    totals = [gpu.memory_total_bytes for gpu in node.gpus if gpu.memory_total_bytes]
+    limit = totals[0] if totals else node.memory_limit_bytes
+    if limit:
+        spans.append(Span(f" of {numbers.size_bytes(limit)}", "dim"))
+    return line(*spans)
+
+
+def _gpu(node: Node) -> list[Line]:
+    if not node.gpus:
+        return [line(Span("GPU ", "dim"), "none")] if node.gpu_note else []
+    used = [g.utilisation_percent for g in node.gpus if g.utilisation_percent is not None]
+    warm = [g.temperature_c for g in node.gpus if g.temperature_c is not None]
+    power = [g.power_w for g in node.gpus if g.power_w is not None]
+    errors = sum((g.ecc_uncorrected or 0) + (g.nvlink_errors or 0) for g in node.gpus)
+    parts = [line(Span("GPU ", "dim"), f"{fmean(used):>3.0f} %" if used else numbers.DASH)]
+    if warm:
+        parts.append(line(f"{max(warm):.0f} °C"))
+    if errors:
+        parts.append(line(Span(f"{numbers.plural(errors, 'GPU error')}", "bad")))
+    reasons = sorted({reason for g in node.gpus for reason in g.throttle_reasons})
+    if reasons:
+        parts.append(line(Span(f"throttled: {' '.join(reasons)}", "warn")))
+    if power:
+        parts.append(line(f"{sum(power):.0f} W"))
+    return parts
+
+
+def sentinel(node: Node) -> Line:
+    match node.sentinel:
+        case "up":
+            return line(Span("●", "good"), Span(" sentinel", "dim"))
+        case "silent":
+            return line(Span("◌ sentinel silent", "warn"))
+        case _:
+            return line(Span("✗ no sentinel", "warn"))
+
+
+def notes(overview: Overview | None) -> list[str]:
+    """Why something cannot be shown, each reason once."""
+    nodes = [] if overview is None else overview.nodes
+    said: dict[str, list[str]] = {}
+    for node in nodes:
+        if node.gpu_note and not node.gpus:
+            said.setdefault(f"GPU {node.gpu_note}", []).append(node.host)
+        if node.stack_note:
+            said.setdefault(f"stacks {node.stack_note}", []).append(node.host)
+    return [
+        text if len(hosts) == len(nodes) else f"{text} ({', '.join(hosts[:3])})"
+        for text, hosts in said.items()
+    ]
+
+
+def fleet(picture: Picture) -> Line:
+    """All nodes in one line, where there is no room for a line each."""
+    nodes = [] if picture.overview is None else picture.overview.nodes
+    parts = [line(numbers.plural(len(nodes), "node"))]
+    peaks = [node.memory_peak_bytes for node in nodes if node.memory_peak_bytes is not None]
+    if peaks:
+        parts.append(line(Span("peak ", "dim"), numbers.size_bytes(max(peaks))))
+    gpus = [gpu for node in nodes for gpu in node.gpus]
+    used = [gpu.utilisation_percent for gpu in gpus if gpu.utilisation_percent is not None]
+    warm = [gpu.temperature_c for gpu in gpus if gpu.temperature_c is not None]
+    if used:
+        parts.append(line(Span("GPU ", "dim"), f"{fmean(used):.0f} % mean"))
+    if warm:
+        parts.append(line(f"{max(warm):.0f} °C max"))
+    down = [node.host for node in nodes if node.sentinel != "up"]
+    if down:
+        shown = ", ".join(down[:3]) + (f" and {len(down) - 3} more" if len(down) > 3 else "")
+        parts.append(line(Span(f"no sentinel: {shown}", "warn")))
+    else:
+        parts.append(line(Span("●", "good"), Span(" all sentinels", "dim")))
+    return join(parts, "   ")

@@ -1,0 +1,65 @@
+"""The first line: which run this is, and how old what is shown is."""
+
+from rankscope.tui.dashboard.picture import Picture
+from rankscope.tui.dashboard.render.line import Line, Span, first_that_fit, line, spread
+from rankscope.tui.words import numbers
+
+FRESH_S = 3.0
+"""Ranks say something at least twice a second: data older than this is worth a colour."""
+
+
+def title_line(picture: Picture, width: int, now_t_s: float) -> Line:
+    """``now_t_s``: the local monotonic clock, which tells how old the snapshot has become."""
+    end = line(*freshness(picture, now_t_s), "  ", _up(picture, now_t_s), " ")
+    start = [line(" ", Span("rankscope", "accent"), Span(f"  {_name(picture)}", "strong"))]
+    overview = picture.overview
+    if overview is not None:
+        what = [overview.trainer] if overview.trainer else []
+        what.append(numbers.plural(overview.world_size, "rank"))
+        if len(overview.nodes) > 1:
+            what.append(numbers.plural(len(overview.nodes), "node"))
+        if overview.device:
+            what.append(overview.device)
+        if overview.attempt:
+            what.append(f"attempt {overview.attempt}")
+        start.append(line(Span(" · ".join(what), "dim")))
+    room = width - sum(len(span.text) for span in end) - 2
+    return spread(first_that_fit(start, room), end, width)
+
+
+def freshness(picture: Picture, now_t_s: float) -> list[Span]:
+    """``● live 0.2 s`` and its less pleasant forms."""
+    snapshot = picture.snapshot
+    if snapshot.replay:
+        return [Span("■ recording", "dim")]
+    since_s = 0.0 if snapshot.hub_s is None else max(0.0, now_t_s - snapshot.taken_t_s)
+    if snapshot.link == "away":
+        for_s = since_s if snapshot.hub_s is not None else None
+        return [Span(f"○ hub away {numbers.age(for_s)}".rstrip(numbers.DASH), "bad")]
+    if snapshot.link == "connecting":
+        return [Span("◌ connecting", "dim")]
+    if picture.ended:
+        return [Span("■ ended", "dim")]
+    overview = picture.overview
+    data_age_s = None if overview is None else overview.data_age_s
+    if data_age_s is None:
+        return [Span("● hub up", "good"), Span(", no rank yet", "dim")]
+    shown_s = data_age_s + since_s
+    if shown_s > FRESH_S:
+        return [Span(f"○ silent {numbers.age(shown_s):>6}", "warn")]
+    return [Span(f"● live {numbers.age(shown_s)}", "good")]
+
+
+def _up(picture: Picture, now_t_s: float) -> Span:
+    overview = picture.overview
+    if overview is None:
+        return Span("")
+    moving = picture.snapshot.link == "up" and not (picture.ended or picture.snapshot.replay)
+    since_s = max(0.0, now_t_s - picture.snapshot.taken_t_s) if moving else 0.0
+    word = "ran" if picture.ended else "up"
+    return Span(f"{word} {numbers.clock(overview.up_s + since_s)}", "dim")
+
+
+def _name(picture: Picture) -> str:
+    overview = picture.overview
+    return (overview.name if overview is not None and overview.name else "") or picture.title

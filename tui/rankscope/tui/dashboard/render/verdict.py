@@ -1,0 +1,122 @@
+"""The verdict: the lines the eye goes to first. Whether it is well, and if not, who and why."""
+
+from collections.abc import Mapping
+
+from rankscope.protocol.shapes import Finding, Status
+from rankscope.tui.dashboard.picture import Picture
+from rankscope.tui.dashboard.render.line import Line, Span, StyleName, fit, line, spread, wrap
+from rankscope.tui.words import numbers
+from rankscope.tui.words.marks import Tone
+from rankscope.tui.words.verdict import verdict
+
+HEADLINE_LINES = 3
+INDENT = 3
+TONES: Mapping[Tone, StyleName] = {
+    "good": "good_block",
+    "quiet": "quiet_block",
+    "warn": "warn_block",
+    "bad": "bad_block",
+}
+
+
+def verdict_lines(picture: Picture, width: int, *, brief: bool = False) -> list[Line]:
+    """One to seven lines; ``brief`` keeps to the headline alone, in one line.
+
+    The first line begins with a glyph and a word, so that it is clear without colour.
+    """
+    status = picture.status
+    if status is None:
+        return _no_news(picture, width)
+    overview, finding = picture.overview, status.verdict
+    said = verdict(
+        state=status.state,
+        finding=finding,
+        stalled_s=status.stalled_s,
+        step=status.step,
+        healthy_s=None if overview is None else overview.healthy_s,
+        exit_code=status.exit_code,
+    )
+    trouble = said.tone in ("warn", "bad")
+    start = line(" ", Span(f" {said.glyph} {said.head} ", TONES[said.tone]), "  ")
+    hang = sum(len(span.text) for span in start)
+    text = said.text if trouble else _calm_text(picture, status, said.text)
+    style: StyleName = "strong" if trouble else ""
+    hint = line(Span(_hint(status, trouble), "dim"), " ")
+    if brief or not trouble:
+        return [spread(line(*start, Span(text, style)), hint, width)]
+    first, *more = wrap(text, width - hang - 1, HEADLINE_LINES) or [""]
+    lines = [fit(line(*start, Span(first, style)), width)]
+    lines += [fit(line(" " * hang, Span(each, style)), width) for each in more]
+    lines.append(spread(line(" " * INDENT, *_who(status, finding)), hint, width))
+    return [*lines, *_next(finding, width)]
+
+
+def _no_news(picture: Picture, width: int) -> list[Line]:
+    """Before the first answer of a hub."""
+    snapshot = picture.snapshot
+    if snapshot.link == "away":
+        return [
+            line(" ", Span(" ○ NO HUB ", "bad_block"), "  no answer yet; asking on"),
+            *(line(" " * INDENT, each) for each in wrap(snapshot.error, width - INDENT - 1, 3)),
+        ]
+    return [line(" ", Span(" ◌ connecting ", "quiet_block"), "  asking the hub for the run")]
+
+
+def _calm_text(picture: Picture, status: Status, text: str) -> str:
+    """More to read where there is no trouble: what a start waits for, how an end came out."""
+    if status.state == "starting":
+        return _waits_for(status)
+    overview = picture.overview
+    if overview is None or status.state != "finished":
+        return text
+    losses = [value for value in overview.history.loss if value is not None]
+    parts = [text, f"in {numbers.clock(overview.up_s)}"]
+    if losses:
+        parts.append(f"last loss {numbers.loss(losses[-1])}")
+    return ", ".join(parts)
+
+
+def _waits_for(status: Status) -> str:
+    """What a run that has not made its first step is waiting for."""
+    here = {row.rank for row in status.ranks if row.pid is not None or row.heard_s is not None}
+    missing = sorted(set(range(status.world_size)) - here)
+    if missing and not here:
+        return f"no rank is here yet, {numbers.count(status.world_size)} are expected"
+    if missing:
+        of = f"{numbers.count(len(here))} of {numbers.plural(status.world_size, 'rank')} here"
+        return f"{of}, waiting for {numbers.ranks(missing, 4)}"
+    late = [row.rank for row in status.ranks if row.step == 0]
+    if late and len(late) < len(here):
+        return f"waiting for the first step of {numbers.ranks(late, 4)}"
+    return f"{numbers.plural(len(here), 'rank')} here, waiting for the first step"
+
+
+def _hint(status: Status, trouble: bool) -> str:
+    """How many more findings there are, and the key that opens them."""
+    count = len(status.findings)
+    if count == 0:
+        return ""
+    if trouble:
+        return f"+{numbers.count(count - 1)} more, v evidence" if count > 1 else "v evidence"
+    return f"{numbers.plural(count, 'notice')}, v opens"
+
+
+def _who(status: Status, finding: Finding | None) -> list[Span]:
+    """Kind, culprits and victims in a few words."""
+    if finding is None:
+        return [Span("no cause found yet", "dim")]
+    parts = [Span(finding.kind, "dim")]
+    if finding.ranks:
+        parts.append(Span(f"  {numbers.ranks(finding.ranks, 4)}", "bad"))
+    if finding.victims:
+        parts.append(Span(f"  holds up {numbers.ranks(finding.victims, 4)}", "warn"))
+    if status.state not in ("finished", "failed"):
+        parts.append(Span(f"  for {numbers.age(finding.since_s)}", "dim"))
+    return parts
+
+
+def _next(finding: Finding | None, width: int) -> list[Line]:
+    """The next step to take, where a finding knows one."""
+    wrapped = wrap(finding.next, width - INDENT - 7, 2) if finding is not None else []
+    heads = [Span("next  ", "accent"), Span("      ")]
+    return [line(" " * INDENT, head, each) for head, each in zip(heads, wrapped, strict=False)]

@@ -1,0 +1,1 @@
+"""What each screen shows and how one moves on it. They know no terminal."""

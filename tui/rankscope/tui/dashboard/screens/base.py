@@ -1,0 +1,135 @@
+"""What a screen is: lines that stay, lines that scroll, and moving about in them.
+
+A screen owns no widget. It is asked for its lines whenever there is a new picture or another
+size; the app draws them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from rankscope.tui.dashboard.actions import ScreenName, footer_actions
+from rankscope.tui.dashboard.picture import Picture
+from rankscope.tui.dashboard.render.bottom import footer_line
+from rankscope.tui.dashboard.render.line import Line, rule
+from rankscope.tui.dashboard.render.title import title_line
+from rankscope.tui.dashboard.render.verdict import verdict_lines
+
+Direction = Literal["down", "up", "left", "right", "page_down", "page_up", "first", "last"]
+
+DIRECTIONS: tuple[Direction, ...] = (
+    "down",
+    "up",
+    "left",
+    "right",
+    "page_down",
+    "page_up",
+    "first",
+    "last",
+)
+
+
+@dataclass(frozen=True)
+class Room:
+    """The size of the whole terminal and the local monotonic clock."""
+
+    width: int
+    height: int
+    now_t_s: float
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A screen's lines: ``top`` and ``bottom`` stay, ``line_at`` gives those between on demand."""
+
+    top: list[Line]
+    count: int
+    line_at: Callable[[int], Line]
+    bottom: list[Line]
+    offset: int = 0
+    """The first of the scrolling lines that is seen."""
+
+    def seen(self, height: int) -> int:
+        """How many scrolling lines can be seen."""
+        return max(0, height - len(self.top) - len(self.bottom))
+
+    def lines(self, height: int) -> list[Line]:
+        """The whole screen, as a test or a text twin prints it."""
+        seen = self.seen(height)
+        middle = [
+            self.line_at(y) if y < self.count else ()
+            for y in range(self.offset, self.offset + seen)
+        ]
+        return [*self.top, *middle, *self.bottom][:height]
+
+
+class Screen:
+    """Base of all screens. ``offset`` is kept here, the layout is made anew each time."""
+
+    name: ScreenName
+
+    def __init__(self) -> None:
+        self.offset = 0
+
+    def layout(self, picture: Picture, room: Room) -> Layout:
+        raise NotImplementedError
+
+    def move(self, direction: Direction, picture: Picture, room: Room) -> None:
+        """Scroll; screens with something selected move that instead."""
+        seen = self.layout(picture, room).seen(room.height)
+        page = max(1, seen - 1)
+        steps = {"down": 1, "up": -1, "page_down": page, "page_up": -page}
+        if direction == "first":
+            self.offset = 0
+        elif direction == "last":
+            self.offset = 1 << 30  # the layout brings it back to the last page
+        else:
+            self.offset = max(0, self.offset + steps.get(direction, 0))
+
+    def selected(self, picture: Picture) -> int | None:
+        """The rank that Enter opens."""
+        return None
+
+    def select(self, rank: int) -> None:
+        """Make ``rank`` the selected one, where there is such a thing."""
+
+    def rank_wanted(self) -> int | None:
+        """The rank whose details this screen shows."""
+        return None
+
+    def finish(
+        self,
+        picture: Picture,
+        room: Room,
+        top: list[Line],
+        count: int,
+        line_at: Callable[[int], Line],
+        above_footer: list[Line] | None = None,
+        show: int | None = None,
+    ) -> Layout:
+        """Put head and footer around the lines, and bring the offset to where it may be.
+
+        ``show`` is a line that must be seen.
+        """
+        bottom = [*(above_footer or []), ()]
+        head = top
+        if room.height < len(head) + len(bottom) + 3:  # a very low terminal: the verdict stays
+            head = head[: max(2, room.height - len(bottom) - 1)]
+        seen = max(1, room.height - len(head) - len(bottom))
+        if show is not None:
+            self.offset = max(min(self.offset, show), show - seen + 1)
+        self.offset = max(0, min(self.offset, count - seen))
+        position = ""
+        if count > seen:
+            position = f"{self.offset + 1}-{min(count, self.offset + seen)} of {count}"
+        bottom[-1] = footer_line(footer_actions(self.name), room.width, position)
+        return Layout(head, count, line_at, bottom, self.offset)
+
+
+def head_lines(picture: Picture, room: Room, *, brief: bool) -> list[Line]:
+    """Title, verdict and a rule: they head every screen."""
+    return [
+        title_line(picture, room.width, room.now_t_s),
+        *verdict_lines(picture, room.width, brief=brief),
+        rule(room.width),
+    ]

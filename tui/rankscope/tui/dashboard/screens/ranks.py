@@ -1,0 +1,115 @@
+"""The table of ranks, one line each."""
+
+from rankscope.protocol.shapes import RankRow
+from rankscope.tui.dashboard.picture import Picture
+from rankscope.tui.dashboard.render.grid import TONE_STYLES
+from rankscope.tui.dashboard.render.line import Line, Span, StyleName, fit, line
+from rankscope.tui.dashboard.render.table import Column, columns_that_fit, head_line, row_line
+from rankscope.tui.dashboard.screens.base import Direction, Layout, Room, Screen, head_lines
+from rankscope.tui.words import numbers
+from rankscope.tui.words.marks import Mark, rank_mark
+
+
+def _age_style(row: RankRow) -> StyleName:
+    """Silence is worth a look from a few seconds on; ranks speak twice a second."""
+    return "warn" if row.heard_s is not None and row.heard_s > 3 and row.phase != "ended" else ""
+
+
+def columns(picture: Picture) -> list[Column[RankRow]]:
+    """The most telling first: a narrow terminal drops them from the right."""
+    number = max(4, len(str(max(picture.order, default=0))))
+
+    def mark(row: RankRow) -> Mark:
+        return picture.marks.get(row.rank) or rank_mark(row)
+
+    def tone(row: RankRow) -> StyleName:
+        return TONE_STYLES[mark(row).tone]
+
+    return [
+        Column("rank", number, lambda row: Span(str(row.rank), "strong")),
+        Column("", 1, lambda row: Span(mark(row).glyph, tone(row)), to_right=False),
+        Column("state", 9, lambda row: Span(mark(row).word, tone(row)), to_right=False),
+        Column("step", 7, lambda row: Span(numbers.count(row.step))),
+        Column("phase", 9, lambda row: Span(row.phase), to_right=False),
+        Column("for", 7, lambda row: Span(numbers.age(row.phase_s))),
+        Column("a step", 7, lambda row: Span(numbers.span(row.step_s))),
+        Column("host", 10, lambda row: Span(row.host, "dim"), to_right=False),
+        Column("peak", 7, lambda row: Span(numbers.size_bytes(row.memory_peak_bytes))),
+        Column("loss", 7, lambda row: Span(numbers.loss(row.loss))),
+        Column("‖g‖", 7, lambda row: Span(numbers.norm(row.grad_norm))),
+        Column("heard", 7, lambda row: Span(numbers.age(row.heard_s), _age_style(row))),
+        Column(
+            "pid", 7, lambda row: Span(numbers.DASH if row.pid is None else str(row.pid), "dim")
+        ),
+        Column("tok/s", 7, lambda row: Span(numbers.si(row.tokens_per_s))),
+        Column(
+            "micro", 5, lambda row: Span(str(row.microbatch) if row.microbatch else numbers.DASH)
+        ),
+        Column("dropped", 7, lambda row: _counted(row.dropped)),
+        Column("missed", 6, lambda row: _counted(row.missed)),
+        Column(
+            "probes off", 14, lambda row: Span(" ".join(row.probes_off), "warn"), to_right=False
+        ),
+    ]
+
+
+def _counted(number: int) -> Span:
+    return Span(numbers.count(number), "warn" if number else "dim")
+
+
+class RanksScreen(Screen):
+    name = "ranks"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._cursor: int | None = None
+        self._follow = True
+
+    def layout(self, picture: Picture, room: Room) -> Layout:
+        top = head_lines(picture, room, brief=room.height < 30)
+        if picture.status is None:
+            return self.finish(picture, room, top, 0, lambda y: ())
+        rows = picture.status.ranks
+        kept = columns_that_fit(columns(picture), room.width - 4, grow="host")
+        top.append(fit(line("   ", *head_line(kept)), room.width))
+        at = self._at(picture)
+
+        def line_at(y: int) -> Line:
+            cells = row_line(kept, rows[y])
+            if y != at:
+                return fit(line("   ", *cells), room.width)
+            text = "".join(span.text for span in cells)
+            return fit(line(" ", Span(f"▸ {text}", "cursor")), room.width)
+
+        show = at if self._follow else None
+        self._follow = False
+        return self.finish(picture, room, top, len(rows), line_at, None, show)
+
+    def _at(self, picture: Picture) -> int:
+        """The line of the selected rank."""
+        ranks = [row.rank for row in picture.status.ranks] if picture.status is not None else []
+        rank = self.selected(picture)
+        return ranks.index(rank) if rank in ranks else 0
+
+    def move(self, direction: Direction, picture: Picture, room: Room) -> None:
+        rows = [] if picture.status is None else picture.status.ranks
+        if not rows:
+            return
+        seen = self.layout(picture, room).seen(room.height)
+        page = max(1, seen - 1)
+        steps = {"down": 1, "up": -1, "page_down": page, "page_up": -page}
+        at = self._at(picture) + steps.get(direction, 0)
+        if direction in ("first", "last"):
+            at = 0 if direction == "first" else len(rows) - 1
+        self.select(rows[max(0, min(len(rows) - 1, at))].rank)
+
+    def selected(self, picture: Picture) -> int | None:
+        if self._cursor is not None:
+            return self._cursor
+        if picture.worst_rank is not None:
+            return picture.worst_rank
+        return picture.order[0] if picture.order else None
+
+    def select(self, rank: int) -> None:
+        self._cursor = rank
+        self._follow = True
