@@ -6,6 +6,7 @@ command line and the environment, which are the same on every rank, so all ranks
 
 import argparse
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,6 +123,8 @@ def check(config: Config) -> None:
             f"--dim {config.dim} does not divide into --heads {config.heads}; "
             f"use a multiple, such as --dim {math.ceil(config.dim / config.heads) * config.heads}"
         )
+    if config.history is not None and not os.access(config.history.parent, os.W_OK):
+        raise UserError(f"--history {config.history}: cannot write there; name another folder")
 
 
 def at_least(config: Config, least: int, names: Sequence[str]) -> None:

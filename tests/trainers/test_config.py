@@ -1,0 +1,121 @@
+"""Settings that cannot work are refused before anything is started."""
+
+import itertools
+import math
+from pathlib import Path
+
+import pytest
+
+from rankscope.protocol.exits import Exit, UserError
+from rankscope.trainers.config import Config, from_arguments, parser
+from rankscope.trainers.data import check_text
+from rankscope.trainers.ddp import TRAINER
+from rankscope.trainers.launch import Place, choose_device
+from rankscope.trainers.program import main
+from rankscope.trainers.schedule import learning_rate
+
+
+def parse(*arguments: str) -> Config:
+    return from_arguments(parser("trainer", "a trainer").parse_args(arguments))
+
+
+def test_no_arguments_give_the_defaults() -> None:
+    """The command line and the settings' own defaults are the same."""
+    assert parse() == Config()
+
+
+def test_every_setting_has_its_option() -> None:
+    """What is set on the command line arrives."""
+    config = parse("--steps", "7", "--text", "x.txt", "--lr", "0.5", "--attach", "plain")
+    assert (config.steps, config.text, config.lr, config.attach) == (7, Path("x.txt"), 0.5, "plain")
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *("--steps", "--batch-size", "--seq-len", "--layers", "--dim", "--heads"),
+        *("--accumulate", "--threads", "--text-bytes", "--log-every", "--lr", "--clip"),
+    ],
+)
+def test_nothing_of_what_is_needed_is_refused(option: str) -> None:
+    """Zero steps, ranks or layers make no run; the option is named."""
+    with pytest.raises(UserError, match=f"^{option} is 0"):
+        parse(option, "0")
+
+
+@pytest.mark.parametrize("option", ["--steps", "--warmup", "--workers", "--eval-every", "--seed"])
+def test_a_negative_count_is_refused(option: str) -> None:
+    """There is no run of minus one."""
+    with pytest.raises(UserError, match=f"^{option} is -1"):
+        parse(option, "-1")
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-1"])
+def test_a_learning_rate_that_is_no_positive_number_is_refused(value: str) -> None:
+    """It would spoil every parameter at the first step."""
+    with pytest.raises(UserError, match="--lr"):
+        parse("--lr", value)
+
+
+def test_heads_must_divide_the_width() -> None:
+    """The message names a width that works."""
+    with pytest.raises(UserError, match="--dim 12"):
+        parse("--dim", "10", "--heads", "3")
+
+
+def test_more_gpus_than_there_are_cannot_be_had() -> None:
+    """One GPU for each rank of the node, or the line says how many there are."""
+    with pytest.raises(UserError, match="CUDA devices for 4096 ranks"):
+        choose_device("cuda", Place(local_world_size=4096))
+    assert choose_device("auto", Place(local_world_size=4096)).type == "cpu"
+
+
+def test_too_little_text_is_refused_with_both_numbers() -> None:
+    """How many tokens there are, and how many one batch of all ranks needs."""
+    config = Config(batch_size=4, seq_len=10, accumulate=3)
+    check_text(config, bytes(241), ranks=2)
+    with pytest.raises(UserError, match="has 239 tokens and one batch needs 240"):
+        check_text(config, bytes(240), ranks=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--text", "/does/not/exist"], "no such file"),
+        (["--text-bytes", "1000"], "one batch needs"),
+        (["--dim", "10", "--heads", "4"], "does not divide"),
+        (["--batch-size", "-3"], "--batch-size is -3"),
+        (["--steps", "many"], "invalid int"),
+        (["--device", "tpu"], "invalid choice"),
+        (["--device", "cuda"], "CUDA devices"),
+        (["--nonsense"], "unrecognized arguments"),
+        (["--history", "/does/not/exist/h.jsonl"], "--history"),
+    ],
+)
+def test_bad_input_gives_one_line_and_exit_code_2(
+    arguments: list[str],
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No traceback, no usage text, nothing on stdout."""
+    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    assert main(TRAINER, arguments) == Exit.USAGE
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.count("\n") == 1
+    assert says in output.err
+
+
+def test_the_learning_rate_rises_and_falls() -> None:
+    """Up to its peak in the warm-up, down to a tenth of it at the last update."""
+    rates = [learning_rate(step, peak=1.0, warmup=4, steps=20) for step in range(1, 21)]
+    assert rates[:4] == [0.25, 0.5, 0.75, 1.0]
+    assert all(later < earlier for earlier, later in itertools.pairwise(rates[3:]))
+    assert math.isclose(rates[-1], 0.1)
+
+
+def test_a_run_shorter_than_its_warm_up_has_a_learning_rate() -> None:
+    """Three updates of a warm-up of ten."""
+    assert learning_rate(3, peak=1.0, warmup=10, steps=3) == pytest.approx(0.3)
