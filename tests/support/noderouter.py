@@ -79,7 +79,7 @@ class NodeRouter:
                 self._peers.add(peer)
                 self.received.append((time.monotonic(), codec.decode(frame)))
 
-    def wait_for(self, condition: Callable[[], M | bool | None], within_s: float = 20.0) -> Any:
+    def wait_for(self, condition: Callable[[], object], within_s: float = 20.0) -> Any:
         """The first true value of ``condition``, which looks at :attr:`received`."""
         deadline = time.monotonic() + within_s
         while not (found := condition()):

@@ -221,13 +221,14 @@ class Loop:
     def _flush(self, now: float) -> None:
         """Send what is due: the hello, deaths in their order, then the report."""
         if self._hello_due and now - self._hello_t_s >= HELLO_GAP_S:
-            self._hello_due = not self._send(lambda seq: self._hello(seq, now))
-            if not self._hello_due:
-                self._hello_t_s = now
-                self._report_due = True
-                if self._hub_is_new:
-                    self._hub_is_new = False
-                    self._deaths.tell_all_again()
+            if not self._send(lambda seq: self._hello(seq, now)):
+                return  # away; nothing may come before the hello once it is there
+            self._hello_due = False
+            self._hello_t_s = now
+            self._report_due = True
+            if self._hub_is_new:
+                self._hub_is_new = False
+                self._deaths.tell_all_again()
         self._deaths.tell(lambda death: self._send(self._ended(death)))
         if self._report_due:
             self._report_due = False
