@@ -1,6 +1,7 @@
 """The first screen as text: the same words, in the same order, for a pipe or a log."""
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterator
 
 from rankscope.protocol.shapes import Finding, Node, Overview, RankRow, Status
@@ -10,14 +11,17 @@ from rankscope.tui.words.marks import SEVERITIES, rank_mark, safe
 from rankscope.tui.words.verdict import verdict
 
 PHASES = ("data", "forward", "backward", "optimizer", "other")
+UNWELL = ("bad", "warn")
 MAX_NODES = 16
+MAX_CELLS = 64
+MAX_UNWELL = 16
 WIDTH = 80
 
 
 def status_text(status: Status, overview: Overview) -> list[str]:
     """The run in about twelve lines; more only when there is more to say."""
     return [
-        _head(status, overview),
+        *_head(status, overview),
         *_verdict(status, overview),
         *_numbers(status, overview),
         *_nodes(status, overview),
@@ -26,17 +30,17 @@ def status_text(status: Status, overview: Overview) -> list[str]:
     ]
 
 
-def _head(status: Status, overview: Overview) -> str:
-    what = overview.trainer or "no rank yet"
+def _head(status: Status, overview: Overview) -> Iterator[str]:
     parts = [
+        f"rankscope  {safe(status.name or status.run)}",
+        overview.trainer or "no rank yet",
         numbers.plural(status.world_size, "rank"),
         numbers.plural(len(overview.nodes), "node"),
         f"up {numbers.clock(overview.up_s)}",
+        *([f"attempt {status.attempt}"] if status.attempt else []),
+        *([f"run {status.run}"] if status.name else []),
     ]
-    if status.attempt:
-        parts.append(f"attempt {status.attempt}")
-    named = f"{safe(status.name)}  " if status.name else ""
-    return f"rankscope  {named}{status.run}  {' · '.join([what, *parts])}"
+    return _flow(parts, " · ", WIDTH)
 
 
 def _verdict(status: Status, overview: Overview) -> Iterator[str]:
@@ -87,24 +91,33 @@ def _nodes(status: Status, overview: Overview) -> Iterator[str]:
 
 
 def _node(node: Node, rows: dict[int, RankRow], width: int) -> Iterator[str]:
-    cells = []
-    for rank in node.ranks:
-        row = rows.get(rank)
-        if row is None:
-            continue
-        mark = rank_mark(row)
-        word = f" {mark.word}" if mark.tone in ("bad", "warn") else ""
-        cells.append(f"{rank} {toned(mark.glyph, mark.tone)}{word}")
     tail = f"   peak {numbers.size_bytes(node.memory_peak_bytes)}"
     for gpu in node.gpus[:1]:
         if gpu.utilisation_percent is not None:
             tail += f"   GPU {gpu.utilisation_percent:.0f} %"
         if gpu.temperature_c is not None:
             tail += f"   {gpu.temperature_c:.0f} °C"
-    lines = list(_flow(cells, WIDTH - width - 4 - len(tail)))
+    known = [rows[rank] for rank in node.ranks if rank in rows]
+    lines = list(_flow(_cells(known), "  ", WIDTH - width - 4 - len(tail)))
     for at, line in enumerate(lines or [""]):
         name = safe(node.host)[:width] if at == 0 else ""
         yield f"  {name:<{width}}  {line}{tail if at == 0 else ''}"
+
+
+def _cells(rows: list[RankRow]) -> list[str]:
+    """One cell a rank; on a node of very many, counts, and cells of those that are unwell."""
+    marks = [(row.rank, rank_mark(row)) for row in rows]
+    cells = [
+        f"{rank} {toned(mark.glyph, mark.tone)}" + (f" {mark.word}" if mark.tone in UNWELL else "")
+        for rank, mark in marks
+    ]
+    if len(cells) <= MAX_CELLS:
+        return cells
+    unwell = [cell for cell, (_, mark) in zip(cells, marks, strict=True) if mark.tone in UNWELL]
+    counts = Counter((mark.glyph, mark.tone) for _, mark in marks)
+    summary = [f"{count}× {toned(glyph, tone)}" for (glyph, tone), count in counts.most_common()]
+    more = len(unwell) - MAX_UNWELL
+    return [*summary, *unwell[:MAX_UNWELL], *([f"and {more} more"] if more > 0 else [])]
 
 
 def _other_findings(status: Status) -> Iterator[str]:
@@ -137,21 +150,22 @@ def _foot(status: Status, overview: Overview) -> Iterator[str]:
     off = sorted({probe for row in status.ranks for probe in row.probes_off})
     if off:
         parts.append(f"probes off: {', '.join(map(safe, off))}")
-    yield "  " + "   ".join(parts)
+    for line in _flow(parts, "   ", WIDTH - 2):
+        yield "  " + line
 
 
 def _wrap(text: str, indent: int) -> list[str]:
     return textwrap.wrap(text, max(20, WIDTH - indent), break_long_words=True)
 
 
-def _flow(cells: list[str], width: int) -> Iterator[str]:
-    """Cells side by side, as many a line as fit."""
+def _flow(pieces: list[str], gap: str, width: int) -> Iterator[str]:
+    """Pieces side by side, as many a line as fit."""
     line = ""
-    for cell in cells:
-        joined = f"{line}  {cell}" if line else cell
+    for piece in pieces:
+        joined = f"{line}{gap}{piece}" if line else piece
         if line and len(untoned(joined)) > max(20, width):
             yield line
-            joined = cell
+            joined = piece
         line = joined
     if line:
         yield line

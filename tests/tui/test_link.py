@@ -1,0 +1,63 @@
+"""What a connection's events mean, in words and exit codes."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from rankscope.protocol.exits import Exit
+from rankscope.tui.feed.link import Cause, Event, LinkError, LinkState
+
+HERE = "tcp://127.0.0.1:9"
+
+
+def after(*events: Event) -> LinkError:
+    """The error once ``events`` have come, by themselves or when patience ends."""
+    link = LinkState(HERE)
+    try:
+        for event in events:
+            link.note(event)
+    except LinkError as error:
+        return error
+    return link.timed_out(5.0)
+
+
+@pytest.mark.parametrize(
+    ("events", "cause", "code"),
+    [
+        (["delayed", "closed", "retried"], "nobody", Exit.UNREACHABLE),
+        (["retried", "retried"], "address", Exit.UNREACHABLE),
+        (["delayed", "connected", "denied"], "denied", Exit.UNREACHABLE),
+        (
+            [*["delayed", "connected", "broken-handshake", "lost", "retried"] * 2],
+            "other-hub",
+            Exit.UNREACHABLE,
+        ),
+        (["delayed", "connected"], "silent", Exit.TIMED_OUT),
+        (["delayed", "connected", "ready"], "silent", Exit.TIMED_OUT),
+        (["delayed", "connected", "ready", "lost", "delayed", "closed"], "nobody", 3),
+    ],
+)
+def test_each_trouble_has_its_own_words(events: Sequence[Event], cause: Cause, code: int) -> None:
+    """Nobody there, no such host, key not admitted, another hub, silence: told apart."""
+    error = after(*events)
+    assert (error.cause, error.exit_code) == (cause, code)
+    assert "\n" not in str(error)
+    assert HERE in str(error)
+
+
+def test_one_broken_handshake_is_forgiven() -> None:
+    """A hub that is just ending may break one off; then it is a matter of the next try."""
+    link = LinkState(HERE)
+    for event in ("delayed", "connected", "broken-handshake", "lost", "connected", "ready"):
+        link.note(event)
+    assert link.ready
+
+
+def test_a_host_that_cannot_be_found_is_not_a_closed_port() -> None:
+    """Waiting for a restart is worth while only where something could listen."""
+    link = LinkState(HERE)
+    assert link.nobody
+    link.note("delayed")
+    assert not link.nobody
+    link.note("closed")
+    assert link.nobody

@@ -1,0 +1,152 @@
+"""The views as plain text."""
+
+import msgspec
+import pytest
+
+from rankscope.protocol.exits import Exit
+from rankscope.protocol.shapes import State
+from rankscope.tui.doctor.check import Check
+from rankscope.tui.doctor.words import findings_text
+from rankscope.tui.text.check import check_line, judge
+from rankscope.tui.text.incidents import incidents_text
+from rankscope.tui.text.output import coloured, toned, untoned, wants_colour
+from rankscope.tui.text.ranks import ranks_text
+from rankscope.tui.text.status import status_text
+from rankscope.tui.text.table import Column, table
+from support.samples import INCIDENTS, OVERVIEW, ROW, STATUS
+
+
+def bare(lines: list[str]) -> list[str]:
+    return [untoned(line) for line in lines]
+
+
+def test_status_says_the_verdict_first_and_fits_80_columns() -> None:
+    """Head, verdict with its evidence and what to do, numbers, ranks, foot."""
+    lines = bare(status_text(STATUS, OVERVIEW))
+    assert lines[2].startswith("✗ FAILED   rank 2 died: SIGKILL at step 13, in backward")
+    assert any("dmesg" in line for line in lines)
+    assert any("2 ✗ SIGKILL" in line for line in lines)
+    assert all(len(line) <= 80 for line in lines), lines
+
+
+def test_status_of_a_run_nobody_joined_yet_is_short() -> None:
+    """Before the first hello there are no numbers to show, and none are made up."""
+    status = msgspec.structs.replace(
+        STATUS, state="starting", ranks=[], verdict=None, findings=[], step=0, last_checkpoint=None
+    )
+    overview = msgspec.structs.replace(
+        OVERVIEW, state="starting", step=0, step_s=None, nodes=[], trainer="", verdict=None
+    )
+    text = "\n".join(bare(status_text(status, overview)))
+    assert "waiting for the first step" in text
+    assert "step/s" not in text
+
+
+def grid(world: int, *hurt: int) -> list[str]:
+    rows = [
+        msgspec.structs.replace(
+            ROW, rank=rank, process="stopped" if rank in hurt else "alive", link="up"
+        )
+        for rank in range(world)
+    ]
+    node = msgspec.structs.replace(OVERVIEW.nodes[0], ranks=list(range(world)))
+    return bare(
+        status_text(
+            msgspec.structs.replace(STATUS, ranks=rows, world_size=world),
+            msgspec.structs.replace(OVERVIEW, nodes=[node]),
+        )
+    )
+
+
+@pytest.mark.parametrize("world", [1, 64])
+def test_many_ranks_flow_over_lines(world: int) -> None:
+    """The grid of a large node breaks into lines of 80 columns; no rank is lost."""
+    lines = grid(world)
+    assert all(len(line) <= 80 for line in lines), [line for line in lines if len(line) > 80]
+    assert sum(line.count("●") for line in lines) == world
+
+
+def test_very_many_ranks_are_counted_and_the_unwell_named() -> None:
+    """A thousand cells tell nothing; which rank is stopped does."""
+    lines = grid(1000, 17)
+    assert all(len(line) <= 80 for line in lines)
+    assert len(lines) < 20
+    text = "\n".join(lines)
+    assert "999× ●" in text
+    assert "17 ◐ stopped" in text
+
+
+def test_ranks_drop_columns_from_the_right() -> None:
+    """Rank and state stay however narrow it gets."""
+    wide = ranks_text([ROW], 200)
+    narrow = ranks_text([ROW], 20)
+    assert "pid" in wide[0]
+    assert "pid" not in narrow[0]
+    assert "SIGKILL" in narrow[1]
+    assert all(len(untoned(line)) <= 80 for line in ranks_text([ROW]))
+
+
+def test_a_table_lines_up_numbers_to_the_right_and_words_to_the_left() -> None:
+    """Marks for colour take no room."""
+    lines = bare(table([Column("n"), Column("word", right=False)], [["7", toned("a", "bad")],
+                                                                    ["123", "bc"]]))  # fmt: skip
+    assert lines == ["  n  word", "  7  a", "123  bc"]
+
+
+@pytest.mark.parametrize(
+    ("state", "severity", "code"),
+    [
+        ("running", None, Exit.FINE),
+        ("running", "info", Exit.FINE),
+        ("running", "warning", Exit.PROBLEM),
+        ("running", "critical", Exit.PROBLEM),
+        ("stalled", None, Exit.PROBLEM),
+        ("failed", None, Exit.PROBLEM),
+        ("finished", None, Exit.FINE),
+        ("starting", None, Exit.FINE),
+        ("paused", None, Exit.FINE),
+    ],
+)
+def test_check_is_about_problems_only(state: State, severity: str | None, code: Exit) -> None:
+    """A finding above info, or a run that failed or stands still."""
+    finding = None if severity is None else msgspec.structs.replace(
+        STATUS.findings[0], severity=severity
+    )  # fmt: skip
+    status = msgspec.structs.replace(
+        STATUS, state=state, verdict=finding, findings=[finding] if finding else []
+    )
+    assert judge(status) == code
+    assert len(check_line(status)) == 1
+
+
+def test_incidents_tell_what_was_known_and_what_to_do() -> None:
+    """When, what, the evidence, the next step."""
+    text = "\n".join(bare(incidents_text(INCIDENTS)))
+    for part in ("opened", "rank-dead", "pid 4713", "next: look for who sent it"):
+        assert part in text
+
+
+def test_colour_is_for_terminals_that_want_it() -> None:
+    """Never in a pipe, never with NO_COLOR or on a dumb terminal."""
+    assert wants_colour(True, {"TERM": "xterm"})
+    assert not wants_colour(False, {"TERM": "xterm"})
+    assert not wants_colour(True, {"TERM": "xterm", "NO_COLOR": "1"})
+    assert not wants_colour(True, {"TERM": "dumb"})
+    assert coloured(toned("x", "bad")) == "\x1b[1;31mx\x1b[0m"
+
+
+def test_the_doctor_says_what_to_do_about_what_is_missing() -> None:
+    """And nothing about what works."""
+    lines = bare(
+        findings_text(
+            [
+                Check("loopback", True, "fine", do="never shown"),
+                Check("GPU", False, "none", essential=False, do="install the driver"),
+                Check("run directories", False, "/x cannot be written", do="set RANKSCOPE_HOME"),
+            ]
+        )
+    )
+    text = "\n".join(lines)
+    assert "never shown" not in text
+    assert "→ install the driver" in text
+    assert lines[-1] == "1 to mend before rankscope can work here"

@@ -1,0 +1,129 @@
+"""Numbers, marks and the verdict in words."""
+
+import math
+
+import msgspec
+import pytest
+
+from rankscope.protocol.shapes import Finding, State
+from rankscope.tui.words import numbers
+from rankscope.tui.words.marks import Tone, plain, rank_mark, safe
+from rankscope.tui.words.verdict import Verdict, verdict
+from support.samples import FINDING, ROW
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.2, "0.2 s"),
+        (9.96, "9 s"),
+        (42.4, "42 s"),
+        (38 * 60, "38 min"),
+        (2 * 3600 + 14 * 60, "2 h 14 min"),
+        (3 * 86400 + 4 * 3600, "3 d 4 h"),
+        (-0.3, "0.0 s"),
+        (None, "–"),
+        (math.nan, "–"),
+    ],
+)
+def test_an_age_is_told_in_the_unit_people_use(seconds: float | None, words: str) -> None:
+    """Seconds, minutes, hours or days; a clock that ran backwards gives no negative age."""
+    assert numbers.age(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "words"),
+    [
+        (numbers.count, 9999, "9999"),
+        (numbers.count, 12480, "12 480"),
+        (numbers.clock, 42, "0:42"),
+        (numbers.clock, 8047, "2:14:07"),
+        (numbers.clock, 86400 + 3600, "1 d 01:00:00"),
+        (numbers.span, 61e-6, "61.0 µs"),
+        (numbers.span, 0.163, "163 ms"),
+        (numbers.span, 1.25, "1.25 s"),
+        (numbers.digits3, 6.131, "6.13"),
+        (numbers.digits3, 9.999, "10.0"),
+        (numbers.digits3, 613.4, "613"),
+        (numbers.si, 201_000.0, "201 k"),
+        (numbers.si, 999.7, "1.00 k"),
+        (numbers.si, 12.0, "12"),
+        (numbers.size_bytes, 41_200_000_000, "41.2 GB"),
+        (numbers.size_bytes, 600_000_000, "600 MB"),
+        (numbers.size_bytes, 12, "12 B"),
+        (numbers.loss, 2.31414, "2.3141"),
+        (numbers.loss, math.nan, "nan"),
+        (numbers.loss, 1.2e6, "1.2e+06"),
+        (numbers.norm, 0.823, "0.82"),
+        (numbers.norm, -math.inf, "-inf"),
+        (numbers.ranks, [2], "rank 2"),
+        (numbers.ranks, [7, 0, 1, 2], "ranks 0-2 7"),
+        (numbers.ranks, [], "no rank"),
+        (numbers.milliseconds, 0.0004, "0.4"),
+    ],
+)
+def test_numbers_read_as_people_write_them(function: object, value: object, words: str) -> None:
+    """Thousands apart, three digits that count, decimal bytes, the protocol's non-finite words."""
+    assert callable(function)
+    assert function(value) == words
+
+
+def say(state: State, finding: Finding | None = None, **more: object) -> Verdict:
+    given = {"stalled_s": None, "step": 12, **more}
+    return verdict(state=state, finding=finding, **given)  # type: ignore[arg-type]
+
+
+def test_the_verdict_of_a_healthy_run_says_for_how_long() -> None:
+    """No finding: healthy, and since when."""
+    assert say("running", healthy_s=38 * 60.0).line() == "✓ healthy   no finding for 38 min"
+
+
+def test_the_verdict_of_a_hurt_run_is_its_gravest_finding() -> None:
+    """The finding's own headline, its evidence underneath."""
+    found = say("failed", FINDING)
+    assert found.line() == "✗ FAILED   rank 2 died: SIGKILL at step 13, in backward"
+    assert found.tone == "bad"
+    assert found.more == tuple(FINDING.evidence)
+
+
+def test_a_notice_does_not_make_a_run_unwell() -> None:
+    """A finding of severity info leaves the verdict healthy."""
+    notice = msgspec.structs.replace(FINDING, severity="info")
+    assert say("running", notice).tone == "good"
+
+
+def test_a_stalled_run_says_how_long() -> None:
+    """Also without a finding that explains it."""
+    assert say("stalled", stalled_s=42.0).head == "STALLED 42 s"
+    assert say("stalled", FINDING, stalled_s=42.0).head == "STALLED 42 s"
+
+
+@pytest.mark.parametrize(
+    ("changes", "word", "tone"),
+    [
+        ({}, "SIGKILL", "bad"),
+        ({"ended": "exit 0"}, "exit 0", "quiet"),
+        ({"process": "stopped", "link": "up"}, "stopped", "bad"),
+        ({"process": "alive", "link": "down"}, "down", "bad"),
+        ({"process": "alive", "link": "silent"}, "silent", "warn"),
+        ({"process": "alive", "link": "up"}, "backward", "good"),
+    ],
+)
+def test_a_rank_has_one_mark_for_its_gravest_state(
+    changes: dict[str, str], word: str, tone: Tone
+) -> None:
+    """How it ended comes before stopped, stopped before a lost link, that before its phase."""
+    mark = rank_mark(msgspec.structs.replace(ROW, **changes))
+    assert (mark.word, mark.tone) == (word, tone)
+
+
+def test_an_ascii_terminal_gets_ascii() -> None:
+    """Every glyph has a stand-in where the output is not UTF-8."""
+    assert plain("✗ STALLED 42 s – ‖g‖ ±4 µs", "ascii") == "X STALLED 42 s - |g| +/-4 us"
+    assert plain("✗", "UTF-8") == "✗"
+    assert plain("✗", None) == "X"
+
+
+def test_control_characters_from_outside_do_not_reach_the_terminal() -> None:
+    """A host name or an error text cannot move the cursor or start an escape."""
+    assert safe("node\x1b[2J\n\r\x9b1m") == "node [2J   1m"
