@@ -107,9 +107,11 @@ def find_group(proc_cgroup: str, mounts: list[Mount]) -> Group | None:
     for mount in mounts:
         if mount.version != version or version not in paths:
             continue
+        if ".." in Path(paths[version]).parts:
+            continue  # outside of what this control group namespace shows
         below = os.path.relpath(paths[version], mount.root)
         if below.startswith(".."):
-            continue  # a group outside of what this mount shows, as in a container
+            continue  # outside of what this mount shows, as in a container
         return Group(version, mount.point / below if below != "." else mount.point, mount.point)
     return None
 
