@@ -1,0 +1,75 @@
+"""What ``attach`` returns."""
+
+import contextlib
+from collections.abc import Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+if TYPE_CHECKING:
+    from rankscope.agent.session import Session
+
+Batch = TypeVar("Batch")
+
+
+class Agent:
+    """The handle to the observation of this process. May be discarded; may be used in ``with``.
+
+    With ``RANKSCOPE=off`` (or where observing could not begin) all of it does nothing.
+    """
+
+    def __init__(self, session: "Session | None") -> None:
+        self._session = session
+        self._entered = 0
+
+    def batches(self, loader: Iterable[Batch]) -> Iterable[Batch]:
+        """``loader``, with the wait for each batch timed; as long and as re-iterable as it is."""
+        return loader if self._session is None else self._session.batches(loader)
+
+    def end_step(self, loss: Any = None, tokens: int | None = None) -> None:
+        """The step ends here: the one boundary where commands act. Waits for nothing.
+
+        ``loss``: a number, or a one-element tensor (of a CUDA device it is read at a later step).
+        ``tokens``: how many this rank trained on in this step.
+        """
+        if self._session is not None:
+            self._session.end_step(loss, tokens)
+
+    def expect(self, what: str) -> contextlib.AbstractContextManager[None]:
+        """Marks a stretch that may be long (``with agent.expect("evaluation"):``).
+
+        Accepted, and not used yet.
+        """
+        return contextlib.nullcontext()
+
+    def close(self) -> None:
+        """End the observation: every hook is removed and the hub is told. For at most 200 ms."""
+        if self._session is not None:
+            self._session.close("finished")
+
+    def pause_observing(self) -> None:
+        """Remove every hook and let the sending thread rest, as if nothing were attached.
+
+        For measuring what observing costs.
+        """
+        if self._session is not None:
+            self._session.pause()
+
+    def resume_observing(self) -> None:
+        """Place the hooks again."""
+        if self._session is not None:
+            self._session.resume()
+
+    def __enter__(self) -> Self:
+        self._entered += 1
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Reports what ends the block, and never swallows it."""
+        self._entered -= 1
+        if self._session is not None and self._entered <= 0:
+            self._session.leave(error)

@@ -1,0 +1,46 @@
+"""``attach``: the one call that begins the observation of a process."""
+
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from rankscope.agent.agent import Agent
+from rankscope.protocol import env
+
+if TYPE_CHECKING:
+    import torch
+
+log = logging.getLogger("rankscope")
+
+
+def attach(
+    model: "torch.nn.Module",
+    optimizer: "torch.optim.Optimizer | None" = None,
+    *,
+    checkpoint: object = None,
+    name: str | None = None,
+    start_step: int = 0,
+) -> Agent:
+    """Observe the training of ``model`` with ``optimizer``; begins at once, and never raises.
+
+    The call is complete by itself: the result may be discarded, and observing ends with the
+    interpreter. A second call joins the first: the first model counts the microbatches, the first
+    optimizer marks the steps of a loop that does not call ``end_step``.
+
+    ``name`` is what the run is called on screen (else ``RANKSCOPE_NAME``, else the script's name).
+    ``start_step`` is the number of updates a resumed run has already made. ``checkpoint`` is kept
+    for commands to come; in this version nothing uses it.
+
+    ``RANKSCOPE=off`` makes this a no-op.
+    """
+    if os.environ.get(env.SWITCH, "").strip().lower() == "off":
+        return Agent(None)
+    try:
+        from rankscope.agent import registry
+
+        return registry.join(
+            model, optimizer, checkpoint=checkpoint, name=name, start_step=start_step
+        )
+    except Exception as error:  # noqa: BLE001 - training goes on, watched or not
+        log.warning("rankscope: training goes on unwatched: %s: %s", type(error).__name__, error)
+        return Agent(None)

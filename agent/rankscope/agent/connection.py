@@ -1,0 +1,66 @@
+"""The agent's socket: a DEALER with CURVE that never waits. Used by one thread only."""
+
+import zmq
+
+from rankscope.agent.hublink import HubAddress
+from rankscope.protocol import codec, limits
+from rankscope.protocol.messages import Message
+
+LINGER_MS = 200
+SEND_QUEUE = 256
+"""Messages libzmq may hold for a hub that is connected but slow."""
+
+
+class Connection:
+    """Open from construction to :meth:`close`. libzmq reconnects by itself."""
+
+    def __init__(self, address: HubAddress) -> None:
+        self._context = zmq.Context(io_threads=1)
+        self._socket = self._context.socket(zmq.DEALER)
+        options: dict[int, int | bytes] = {
+            zmq.LINGER: LINGER_MS,
+            # Nothing is queued for a hub that is not there: it stays in the outbox, which knows
+            # what to drop first.
+            zmq.IMMEDIATE: 1,
+            zmq.SNDHWM: SEND_QUEUE,
+            zmq.RCVHWM: SEND_QUEUE,
+            zmq.MAXMSGSIZE: limits.MAX_INBOUND_FRAME_BYTES,
+            zmq.HEARTBEAT_IVL: 1000,
+            zmq.HEARTBEAT_TIMEOUT: 5000,
+            zmq.RECONNECT_IVL: 100,
+            zmq.RECONNECT_IVL_MAX: 1000,
+            zmq.CURVE_SERVERKEY: address.key.hub_public.encode("ascii"),
+            zmq.CURVE_PUBLICKEY: address.key.public.encode("ascii"),
+            zmq.CURVE_SECRETKEY: address.key.secret.encode("ascii"),
+        }
+        for option, value in options.items():
+            self._socket.setsockopt(option, value)
+        self._socket.connect(address.endpoint)
+
+    def send(self, frame: bytes) -> bool:
+        """Whether the socket took ``frame``. False: no hub, or a queue that is full."""
+        try:
+            self._socket.send(frame, zmq.NOBLOCK)
+        except zmq.Again:
+            return False
+        return True
+
+    def receive(self, wait_s: float = 0.0) -> list[Message]:
+        """All messages that are there; with ``wait_s``, the first may take that long to come."""
+        messages: list[Message] = []
+        if wait_s > 0 and not self._socket.poll(int(wait_s * 1000) or 1):
+            return messages
+        while True:
+            try:
+                frame = self._socket.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                return messages
+            try:
+                messages.append(codec.decode(frame))
+            except codec.BadFrame:
+                continue  # of a newer minor version, or nonsense: nothing an agent must act on
+
+    def close(self) -> None:
+        """Waits at most ``LINGER_MS`` for what the socket still holds."""
+        self._socket.close()
+        self._context.term()

@@ -1,0 +1,54 @@
+"""Backward: ``torch.autograd.backward``, which ``Tensor.backward`` calls, wrapped once."""
+
+import functools
+from typing import Any, ClassVar
+
+import torch
+
+from rankscope.agent.probes.base import Probe
+from rankscope.protocol.messages import Phase
+
+
+class Backward(Probe):
+    name: ClassVar[str] = "backward"
+    guarded: ClassVar[tuple[str, ...]] = ("on_begin", "on_end")
+
+    def __init__(self, observer: Any) -> None:
+        super().__init__(observer)
+        self._wrapper: Any = None
+        self._original: Any = None
+        self._depth = 0
+
+    def install(self) -> None:
+        original = torch.autograd.backward
+        begin = self.observer.guard(self, self.on_begin)
+        end = self.observer.guard(self, self.on_end)
+
+        @functools.wraps(original)
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling():
+                return original(*args, **kwargs)
+            begin(args, kwargs)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                end()
+
+        self._original, self._wrapper = original, backward
+        torch.autograd.backward = backward
+
+    def uninstall(self) -> None:
+        if self._wrapper is not None and torch.autograd.backward is self._wrapper:
+            torch.autograd.backward = self._original
+        self._wrapper = self._original = None
+
+    def on_begin(self, args: Any, kwargs: Any) -> None:
+        observer = self.observer
+        observer.phases.begin(Phase.BACKWARD, observer.clock())
+        self._depth += 1
+        if self._depth == 1:  # inside it, reentrant checkpointing calls backward again
+            observer.saw_backward(args[0] if args else kwargs.get("tensors"))
+
+    def on_end(self) -> None:
+        self._depth = max(0, self._depth - 1)
+        self.observer.phases.end(Phase.BACKWARD, self.observer.clock())

@@ -1,0 +1,34 @@
+"""What a probe is."""
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from rankscope.agent.observer import Observer
+
+
+class Probe:
+    """One thing that is observed. It is installed once, and told of each model and optimizer.
+
+    Everything it does inside training runs as a *guarded* method, made by
+    :meth:`Observer.guard`: when one raises, the probe is off for good, the fault is reported once,
+    and training goes on. ``guarded`` names those methods, so that a test can make each one fail.
+    """
+
+    name: ClassVar[str]
+    guarded: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, observer: "Observer") -> None:
+        self.observer = observer
+        self.on = True
+
+    def install(self) -> None:
+        """Place what is placed once in a process. Called again after :meth:`uninstall`."""
+
+    def watch_model(self, model: Any, *, first: bool) -> None:
+        """Place what belongs to one model; the ``first`` one counts the microbatches."""
+
+    def watch_optimizer(self, optimizer: Any, *, first: bool) -> None:
+        """Place what belongs to one optimizer; the ``first`` one marks the steps."""
+
+    def uninstall(self) -> None:
+        """Take everything away again; what was ours and is not any more is left alone."""

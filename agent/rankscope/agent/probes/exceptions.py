@@ -1,0 +1,150 @@
+"""The exception that ends a rank: its traceback, where in the user's code, and whose fault."""
+
+import functools
+import os
+import re
+import sys
+import sysconfig
+import threading
+import traceback
+from types import FrameType, TracebackType
+from typing import Any, ClassVar
+
+import torch
+
+from rankscope.agent.probes.base import Probe
+from rankscope.protocol import limits
+
+
+class Exceptions(Probe):
+    name: ClassVar[str] = "exceptions"
+    guarded: ClassVar[tuple[str, ...]] = ("on_exception",)
+
+    def __init__(self, observer: Any) -> None:
+        super().__init__(observer)
+        self._previous: Any = None
+        self._hook: Any = None
+        self._previous_thread: Any = None
+        self._thread_hook: Any = None
+
+    def install(self) -> None:
+        saw = self.observer.guard(self, self.on_exception, anywhere=True)
+        previous = sys.excepthook
+
+        def hook(kind: type[BaseException], error: BaseException, tb: Any) -> None:
+            saw(error)
+            previous(kind, error, tb)
+
+        previous_thread = threading.excepthook
+
+        def thread_hook(args: threading.ExceptHookArgs) -> None:
+            # Only the training thread's death ends the rank; others are merely passed on.
+            if threading.get_ident() == self.observer.thread and args.exc_value is not None:
+                saw(args.exc_value)
+            previous_thread(args)
+
+        self._previous, self._hook = previous, hook
+        self._previous_thread, self._thread_hook = previous_thread, thread_hook
+        sys.excepthook = hook
+        threading.excepthook = thread_hook
+
+    def uninstall(self) -> None:
+        if self._hook is not None and sys.excepthook is self._hook:
+            sys.excepthook = self._previous
+        if self._thread_hook is not None and threading.excepthook is self._thread_hook:
+            threading.excepthook = self._previous_thread
+        self._hook = self._previous = self._thread_hook = self._previous_thread = None
+
+    def on_exception(self, error: BaseException) -> None:
+        self.observer.raised(error)
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """The fields of ``Raised`` that come from the exception itself."""
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__, limit=-100))
+    keep = limits.MAX_TRACEBACK_CHARS
+    if len(text) > keep:  # the last frames and the message matter most
+        text = "…\n" + text[-(keep - 2) :]
+    try:
+        message = str(error)
+    except Exception:  # noqa: BLE001 - the user's __str__ may fail; the rest is still worth sending
+        message = "(its message cannot be shown)"
+    if isinstance(error, SystemExit):
+        message = f"sys.exit({error.code!r})"
+    return {
+        "type": type(error).__name__[: limits.MAX_NAME_CHARS],
+        "message": message[: limits.MAX_TEXT_CHARS],
+        "traceback": text,
+        "source": source_of(error.__traceback__)[: limits.MAX_TEXT_CHARS],
+        "from_peer": is_from_peer(error),
+    }
+
+
+def source_of(tb: TracebackType | None) -> str:
+    """``file:line in function`` of the innermost frame of the user's own code.
+
+    That is the innermost one not in torch, the standard library, an installed package or the
+    agent; of a program that is itself an installed package, the innermost one of any package but
+    torch; failing that, the innermost of all.
+    """
+    frames: list[tuple[FrameType, int]] = []
+    while tb is not None:
+        frames.append((tb.tb_frame, tb.tb_lineno))
+        tb = tb.tb_next
+    for foreign in (_foreign_folders(), _library_folders()):
+        for frame, line in reversed(frames):
+            name = frame.f_code.co_filename
+            if not name.startswith(("<frozen", *foreign)):
+                return _place(frame, line)
+    return _place(*frames[-1]) if frames else ""
+
+
+def _place(frame: FrameType, line: int) -> str:
+    code = frame.f_code
+    return f"{os.path.basename(code.co_filename)}:{line} in {code.co_name}"  # noqa: PTH119
+
+
+@functools.cache
+def _library_folders() -> tuple[str, ...]:
+    """torch, the standard library (not what is installed below it) and the agent itself."""
+    agent = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100,PTH120
+    torch_folder = os.path.dirname(os.path.abspath(torch.__file__))  # noqa: PTH100,PTH120
+    return tuple(folder + os.sep for folder in (agent, torch_folder))
+
+
+@functools.cache
+def _foreign_folders() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    folders = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return _library_folders() + tuple(sorted(folder + os.sep for folder in folders))
+
+
+_PEER = re.compile(
+    r"connection (was )?(reset|closed|refused) by (remote )?peer|connection closed by|broken pipe"
+    r"|socket timeout|timed out waiting|timeout.*collective|collective.*timeout|watchdog"
+    r"|remote process exited|ncclremoteerror|ncclsystemerror|no pending recv|wait timeout"
+    r"|application timeout caused pair closure|failed to recv|peer.*(left|gone|died)",
+    re.IGNORECASE | re.DOTALL,
+)
+_COMMUNICATION = re.compile(r"gloo|nccl|c10d|tcpstore|process ?group|\[rank\s*\d+\]", re.IGNORECASE)
+
+
+def is_from_peer(error: BaseException) -> bool:
+    """Whether ``error`` says that another rank (or the way to it) went away.
+
+    Both must hold: the words of a lost peer, and that a collective said them (in its words, or
+    because torch.distributed is on the stack). A dataset's own "connection reset" is the rank's.
+    """
+    if not isinstance(error, RuntimeError):
+        return False
+    text = str(error)
+    if not _PEER.search(text):
+        return False
+    if type(error).__name__.startswith("Dist") or _COMMUNICATION.search(text):
+        return True
+    tb = error.__traceback__
+    while tb is not None:
+        if f"{os.sep}torch{os.sep}distributed{os.sep}" in tb.tb_frame.f_code.co_filename:
+            return True
+        tb = tb.tb_next
+    return False

@@ -1,0 +1,88 @@
+"""What this process is: versions, device, how the model is wrapped."""
+
+import importlib.metadata
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+
+from rankscope.agent.probes.base import Probe
+from rankscope.protocol import limits
+
+
+class Facts(Probe):
+    """Looked at on attaching and at the first forward, by when wrappers and devices are final."""
+
+    name: ClassVar[str] = "facts"
+    guarded: ClassVar[tuple[str, ...]] = ("on_model", "read")
+
+    def __init__(self, observer: Any) -> None:
+        super().__init__(observer)
+        self.trainer = "plain"
+        self.device: torch.device | None = None
+
+    def on_model(self, model: Any) -> None:
+        self.trainer = trainer_of(model)
+        parameter = next(iter(model.parameters()), None)
+        if parameter is not None:
+            self.device = torch.device(parameter.device)
+        if self.device is not None and self.device.type == "cuda" and self.device.index is None:
+            self.device = torch.device("cuda", torch.cuda.current_device())
+
+    def read(self) -> dict[str, str]:
+        facts = {
+            "python": platform.python_version(),
+            "torch": str(torch.__version__),
+            "rankscope": _version(),
+            "script": sys.argv[0] if sys.argv else "",
+            "threads": str(torch.get_num_threads()),
+            "cuda": str(torch.version.cuda or "none"),
+        }
+        distributed = sys.modules.get("torch.distributed")
+        if distributed is not None and distributed.is_available() and distributed.is_initialized():
+            facts["backend"] = str(distributed.get_backend())
+            nccl: Any = torch.cuda.nccl
+            if torch.version.cuda and distributed.is_nccl_available():
+                facts["nccl"] = ".".join(str(part) for part in nccl.version())
+        if self.device is not None and self.device.type == "cuda":
+            facts["device_name"] = torch.cuda.get_device_name(self.device)
+        launcher = os.environ.get("TORCHELASTIC_RUN_ID")
+        if launcher:
+            facts["torchelastic_run"] = launcher
+        return {name: value[: limits.MAX_TEXT_CHARS] for name, value in facts.items()}
+
+
+def trainer_of(model: Any) -> str:
+    """``ddp``, ``fsdp2``, ``fsdp1`` or ``plain``, by the classes around the model.
+
+    By name, so that nothing is imported; a compiled model is looked through. A plain module that
+    runs inside a DDP wrapper (attached before it was wrapped) is recognised while it does.
+    """
+    names = {cls.__name__ for cls in type(model).__mro__}
+    inner = model.__dict__.get("_modules", {}).get("_orig_mod")
+    if inner is not None:
+        names |= {cls.__name__ for cls in type(inner).__mro__}
+    if "DistributedDataParallel" in names:
+        return "ddp"
+    if "FullyShardedDataParallel" in names:
+        return "fsdp1"
+    if "FSDPModule" in names:
+        return "fsdp2"
+    ddp = getattr(torch.nn.parallel, "DistributedDataParallel", None)
+    return "ddp" if getattr(ddp, "_active_ddp_module", None) is not None else "plain"
+
+
+def script_name() -> str:
+    """What the user calls the run unless told otherwise: the script's name."""
+    script = Path(sys.argv[0] if sys.argv else "").name
+    return Path(script).stem or "python"
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("rankscope")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,174 @@
+"""The global gradient norm of a step: what ``clip_grad_norm_`` returned, else one fused kernel.
+
+Taken from clipping it costs nothing and is the norm before clipping. Without clipping it is
+``torch._foreach_norm`` over the gradients that the optimizer is about to use. No collective and no
+device synchronisation: of a sharded gradient (DTensor) the local shard is taken, and the hub
+combines the ranks' squares; a gradient that R ranks hold alike goes in with weight 1/R then.
+"""
+
+import functools
+import math
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+
+from rankscope.agent.probes.base import Probe
+from rankscope.agent.probes.loss import Scalar
+
+
+class GradNorm(NamedTuple):
+    value: Scalar
+    sharded: bool
+
+
+class GradNormProbe(Probe):
+    name: ClassVar[str] = "gradnorm"
+    guarded: ClassVar[tuple[str, ...]] = ("on_clipped", "on_step")
+
+    def __init__(self, observer: Any) -> None:
+        super().__init__(observer)
+        self._found: GradNorm | None = None
+        self._clips: list[tuple[Any, str, Any, Any]] = []
+        self._handles: list[Any] = []
+
+    def install(self) -> None:
+        clipped = self.observer.guard(self, self.on_clipped)
+        wrappers: dict[Any, Any] = {}
+        places: tuple[Any, ...] = (torch.nn.utils, torch.nn.utils.clip_grad)
+        for place in places:
+            original = place.clip_grad_norm_
+            if original not in wrappers:
+                wrappers[original] = _wrap(original, clipped)
+            self._clips.append((place, "clip_grad_norm_", original, wrappers[original]))
+            place.clip_grad_norm_ = wrappers[original]
+
+    def watch_optimizer(self, optimizer: Any, *, first: bool) -> None:
+        if first:
+            hook = self.observer.guard(self, self.on_step, adopts=True)
+            self._handles.append(optimizer.register_step_pre_hook(hook))
+
+    def uninstall(self) -> None:
+        for place, name, original, wrapper in self._clips:
+            if getattr(place, name) is wrapper:
+                setattr(place, name, original)
+        self._clips.clear()
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def on_clipped(self, total_norm: Any, args: Any, kwargs: Any) -> None:
+        """``clip_grad_norm_(parameters, max_norm, norm_type)`` returned ``total_norm``."""
+        norm_type = args[2] if len(args) > 2 else kwargs.get("norm_type", 2.0)
+        if float(norm_type) == 2.0 and self._found is None:
+            began = time.perf_counter()
+            self._found = _of_total(total_norm)
+            self.observer.kernel_time(time.perf_counter() - began)
+
+    def on_step(self, optimizer: Any, *args: Any) -> None:
+        """The optimizer is about to use its gradients."""
+        if self._found is not None:
+            return
+        began = time.perf_counter()
+        self._found = local_norm(
+            parameter.grad
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+            if parameter.grad is not None
+        )
+        self.observer.kernel_time(time.perf_counter() - began)
+
+    def take(self) -> GradNorm | None:
+        """The step's norm, and a clean slate."""
+        found, self._found = self._found, None
+        return found
+
+
+def _wrap(original: Any, clipped: Any) -> Any:
+    @functools.wraps(original)
+    def clip_grad_norm_(*args: Any, **kwargs: Any) -> Any:
+        total_norm = original(*args, **kwargs)
+        if not torch.compiler.is_compiling():
+            clipped(total_norm, args, kwargs)
+        return total_norm
+
+    return clip_grad_norm_
+
+
+def _of_total(total_norm: Any) -> GradNorm | None:
+    """What clipping returned. Of FSDP2's DTensor the local part is the norm of the local shard."""
+    if not isinstance(total_norm, torch.Tensor):
+        return None
+    placements = getattr(total_norm, "placements", None)
+    sharded = placements is not None and not all(place.is_replicate() for place in placements)
+    with torch.no_grad():
+        value = _scalar(total_norm if placements is None else _local(total_norm))
+        if value is not None and sharded:
+            value = value * math.sqrt(_weight(total_norm))
+    return None if value is None else GradNorm(value, sharded)
+
+
+def _scalar(tensor: torch.Tensor) -> Scalar | None:
+    if tensor.device.type == "cpu":
+        return float(tensor.item())
+    return tensor.to(torch.float32, copy=True) if tensor.device.type == "cuda" else None
+
+
+def local_norm(gradients: Iterable[torch.Tensor]) -> GradNorm | None:
+    """The L2 norm of the parts of ``gradients`` that this rank holds.
+
+    None when there are none, when one is sparse, or when they lie on several devices or one that
+    could not be read without waiting.
+    """
+    parts: defaultdict[tuple[torch.device, bool, float], list[torch.Tensor]] = defaultdict(list)
+    sharded = False
+    with torch.no_grad():
+        for gradient in gradients:
+            weight = 1.0
+            if hasattr(gradient, "placements"):
+                sharded = True
+                weight = _weight(gradient)
+                gradient = _local(gradient)
+            if gradient.layout is not torch.strided:
+                return None
+            if gradient.numel():
+                wide = gradient.dtype is torch.float64
+                parts[(gradient.device, wide, weight)].append(gradient)
+        if not parts or len({device for device, _, _ in parts}) > 1:
+            return GradNorm(0.0, sharded) if sharded and not parts else None
+        device = next(iter(parts))[0]
+        if device.type not in ("cpu", "cuda"):
+            return None
+        totals = []
+        for (_, wide, weight), tensors in parts.items():
+            norms = torch._foreach_norm(tensors, 2, dtype=None if wide else torch.float32)
+            norm = torch.linalg.vector_norm(torch.stack(norms)).to(torch.float64 if wide else None)
+            if device.type == "cpu" and not wide and torch.isinf(norm):
+                norm = _wide_norm(tensors)  # squares above 1e38 overflow before the sum does
+            totals.append(norm * math.sqrt(weight))
+        value = _scalar(
+            totals[0] if len(totals) == 1 else torch.linalg.vector_norm(torch.stack(totals))
+        )
+    return None if value is None else GradNorm(value, sharded)
+
+
+def _wide_norm(tensors: list[torch.Tensor]) -> torch.Tensor:
+    norms = [torch.linalg.vector_norm(tensor, dtype=torch.float64) for tensor in tensors]
+    total: torch.Tensor = torch.linalg.vector_norm(torch.stack(norms))
+    return total
+
+
+def _local(tensor: Any) -> torch.Tensor:
+    local: torch.Tensor = tensor.to_local()
+    return local
+
+
+def _weight(tensor: Any) -> float:
+    """1 / (the number of ranks that hold the same part), so that squares may be summed."""
+    copies = 1
+    for dimension, placement in enumerate(tensor.placements):
+        if placement.is_replicate():
+            copies *= tensor.device_mesh.size(dimension)
+    return 1.0 / copies

@@ -1,0 +1,46 @@
+"""The one session of this process, kept so that ``attach``'s result may be discarded."""
+
+import os
+import threading
+from typing import Any
+
+from rankscope.agent import forks
+from rankscope.agent.agent import Agent
+from rankscope.agent.probes.facts import script_name
+from rankscope.agent.sender import Sequence
+from rankscope.agent.session import Session
+from rankscope.protocol import env
+
+_lock = threading.Lock()
+_session: Session | None = None
+_agent: Agent | None = None
+_sequence = Sequence()
+
+
+def join(
+    model: Any, optimizer: Any, *, checkpoint: object, name: str | None, start_step: int
+) -> Agent:
+    """The process's agent, with ``model`` and ``optimizer`` added to what it watches."""
+    global _session, _agent
+    with _lock:
+        if _session is None or _agent is None or _session.closed:
+            forks.watch(_forget)
+            _session = Session(
+                name or os.environ.get(env.NAME) or script_name(), start_step, _sequence
+            )
+            _agent = Agent(_session)
+            _session.start()
+        if checkpoint is not None:
+            _session.checkpoint = checkpoint
+        _session.watch(model, optimizer)
+        return _agent
+
+
+def _forget() -> None:
+    """In a forked child: the parent's session is not ours. Called with no other thread alive."""
+    global _session, _agent, _lock, _sequence
+    _lock = threading.Lock()  # the parent may have held it
+    session, _session, _agent = _session, None, None
+    _sequence = Sequence()
+    if session is not None:
+        session.abandon()

@@ -1,0 +1,102 @@
+"""The observation of one process from attach to end: the observer, its sender, and how it ends."""
+
+import atexit
+import contextlib
+import multiprocessing.util
+import sys
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from rankscope.agent import forks
+from rankscope.agent.observer import Observer
+from rankscope.agent.probes.loader import Batches
+from rankscope.agent.sender import Sender, Sequence
+from rankscope.protocol.messages import Goodbye
+
+Batch = TypeVar("Batch")
+
+
+class Session:
+    """Begun by the registry. No method but ``abandon`` may be called in a forked child."""
+
+    def __init__(self, name: str, start_step: int, sequence: Sequence) -> None:
+        self.observer = Observer(start_step)
+        self.sender = Sender(self.observer, name, sequence)
+        self.checkpoint: object = None
+        self.closed = False
+        guard = self.observer.guard
+        self._end_step = guard(self.observer.step, self.observer.step.on_end_step, adopts=True)
+
+    def start(self) -> None:
+        self.observer.urgent = self.sender.wake
+        self.observer.install()
+        self.sender.start()
+        atexit.register(self.at_exit)
+        if multiprocessing.parent_process() is not None:
+            # A multiprocessing child may end without running atexit: this it does run.
+            multiprocessing.util.Finalize(None, self.at_exit, exitpriority=100)
+
+    def watch(self, model: Any, optimizer: Any) -> None:
+        self.observer.watch(model, optimizer)
+
+    # what the agent's handle offers
+
+    def batches(self, loader: Iterable[Batch]) -> Iterable[Batch]:
+        return Batches(loader, self.observer.loader)
+
+    def end_step(self, loss: Any, tokens: Any) -> None:
+        self._end_step(loss, tokens)
+
+    def pause(self) -> None:
+        self.observer.uninstall()
+        self.sender.paused = True
+
+    def resume(self) -> None:
+        self.sender.paused = False
+        self.observer.install()
+
+    def leave(self, error: BaseException | None) -> None:
+        """The ``with`` block ends."""
+        if error is None or (isinstance(error, SystemExit) and not error.code):
+            self.close("finished")
+        else:
+            with contextlib.suppress(Exception):
+                self.observer.raised(error)
+            self.close("exception")
+
+    # the end
+
+    def at_exit(self) -> None:
+        """The interpreter ends. What ended it is looked for where a hook may not have seen it."""
+        if self.closed:
+            return
+        error = sys.exc_info()[1] or getattr(sys, "last_value", None)
+        if isinstance(error, SystemExit):  # multiprocessing turns an exception into this
+            error = error.__context__ if error.code else None
+        if isinstance(error, BaseException):
+            with contextlib.suppress(Exception):
+                self.observer.raised(error)
+        self.close("finished" if self.observer.reported is None else "exception")
+
+    def close(self, reason: str) -> None:
+        """Remove every hook, tell the hub, and end the thread: at most 200 ms."""
+        if self.closed:
+            return
+        self.closed = True
+        observer = self.observer
+        with contextlib.suppress(Exception):
+            observer.read_late()
+        with contextlib.suppress(Exception):
+            observer.uninstall()
+            observer.phases.close(observer.clock())
+            observer.outbox.put_urgent(Goodbye, reason=reason, step=observer.phases.snapshot.step)
+        self.sender.end()
+        atexit.unregister(self.at_exit)
+
+    def abandon(self) -> None:
+        """In a forked child: nothing of this session acts any more."""
+        self.closed = True
+        self.observer.on = False
+        forks.keep(self)
+        with contextlib.suppress(OSError):
+            self.sender.abandon()
