@@ -183,6 +183,8 @@ class Overview(Shape):
     exit_code: int | None
     nodes: list[Node]
     history: History
+    hub_note: str = ""
+    """What is wrong with the hub itself, such as a full disk; empty when nothing is."""
 
 
 class GroupRow(Shape):
