@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import cast
 
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding
 from textual.events import Resize
+from textual.filter import LineFilter
 from textual.screen import Screen as TextualScreen
 
 from rankscope.protocol.exits import Exit
@@ -17,8 +18,8 @@ from rankscope.tui.dashboard.leaving import Leaving, write_crash_file
 from rankscope.tui.dashboard.mailbox import Mailbox
 from rankscope.tui.dashboard.navigation import Navigation
 from rankscope.tui.dashboard.picture import Picture
-from rankscope.tui.dashboard.render.ascii import ascii_only
 from rankscope.tui.dashboard.screens.base import Direction, Room
+from rankscope.tui.dashboard.widgets.ascii_filter import AsciiFilter
 from rankscope.tui.dashboard.widgets.canvas import Canvas
 from rankscope.tui.feed.poller import Poller, Snapshot
 
@@ -57,7 +58,8 @@ class Dashboard(App[None]):
         self._leaving = leaving
         self._navigation = Navigation()
         self._picture = Picture(mailbox.take() or poller.latest, title, readonly)
-        self._canvas = Canvas(None if utf8 else ascii_only)
+        self._canvas = Canvas()
+        self._ascii = None if utf8 else AsciiFilter()
         self._drawn_t_s = 0.0
         self.crash: str | None = None
         """What to tell when the dashboard failed by its own fault."""
@@ -106,6 +108,10 @@ class Dashboard(App[None]):
         """The thread that reads keys failed: the terminal is gone."""
         self.crash = self.crash or "the terminal went away"
         self._leave(self._leaving.code or Exit.BUG)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        filters = super().get_line_filters()
+        return filters if self._ascii is None else [*filters, self._ascii]
 
     # --- drawing -----------------------------------------------------------------------------
 

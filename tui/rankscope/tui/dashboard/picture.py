@@ -36,6 +36,16 @@ class Picture:
         return None if self.status is None else self.status.verdict
 
     @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """The open findings, the verdict first."""
+        if self.status is None:
+            return ()
+        verdict, findings = self.status.verdict, self.status.findings
+        if verdict is None:
+            return tuple(findings)
+        return (verdict, *(each for each in findings if each != verdict))
+
+    @cached_property
     def rows(self) -> dict[int, RankRow]:
         return {} if self.status is None else {row.rank: row for row in self.status.ranks}
 
@@ -71,6 +81,4 @@ class Picture:
     @cached_property
     def worst_rank(self) -> int | None:
         """The first culprit of the gravest finding that names one."""
-        findings = [] if self.status is None else self.status.findings
-        first = [] if self.verdict is None else [self.verdict]
-        return next((each.ranks[0] for each in [*first, *findings] if each.ranks), None)
+        return next((each.ranks[0] for each in self.findings if each.ranks), None)

@@ -17,12 +17,11 @@ from rankscope.tui.dashboard.render.line import (
     fit,
     left,
     line,
-    right,
     wrap,
 )
 from rankscope.tui.dashboard.render.nodes import bare_ranks
-from rankscope.tui.dashboard.render.numbers import phase_line
-from rankscope.tui.dashboard.render.sparkline import sparkline
+from rankscope.tui.dashboard.render.numbers import phase_line, step_time_sparkline
+from rankscope.tui.dashboard.render.table import Column, columns_that_fit, head_line, row_line
 from rankscope.tui.words import numbers
 
 NAME_WIDTH = 12
@@ -83,8 +82,6 @@ def _who(row: RankRow, picture: Picture, width: int) -> Line:
 
 def _now(row: RankRow, picture: Picture, width: int) -> list[Line]:
     phase = row.phase if row.phase_s is None else f"{row.phase} for {numbers.age(row.phase_s)}"
-    if row.microbatch and row.phase not in ("ended", "starting"):
-        phase += f", microbatch {row.microbatch}"
     process = row.process + (f", {row.ended}" if row.ended else "")
     link = row.link + ("" if row.heard_s is None else f", heard {numbers.age(row.heard_s)} ago")
     loss_bad = row.loss is not None and not math.isfinite(row.loss)
@@ -112,6 +109,7 @@ def _now(row: RankRow, picture: Picture, width: int) -> list[Line]:
         ),
         _pairs(
             [
+                ("microbatch", str(row.microbatch) if row.microbatch else numbers.DASH, False),
                 ("dropped", numbers.count(row.dropped), row.dropped > 0),
                 ("missed", numbers.count(row.missed), row.missed > 0),
             ],
@@ -141,7 +139,6 @@ def _pairs(pairs: list[tuple[str, str, bool]], width: int) -> Line:
 def _course(detail: RankDetail, width: int) -> list[Line]:
     spark = min(60, width - NAME_WIDTH - 18)
     times = [value for value in detail.step_s_history if math.isfinite(value)]
-    high = 3 * sorted(times)[len(times) // 2] if times else 1.0
     newest = numbers.span(times[-1] if times else None)
     return [
         phase_line(detail.phase_s, width),
@@ -150,7 +147,7 @@ def _course(detail: RankDetail, width: int) -> list[Line]:
                 "  ",
                 Span(left("step time", NAME_WIDTH), "dim"),
                 " ",
-                Span(sparkline(detail.step_s_history, spark, low=0.0, high=max(high, 1e-9)), "bar"),
+                Span(step_time_sparkline(detail.step_s_history, spark), "bar"),
                 f" {newest:>7}",
             ),
             width,
@@ -158,39 +155,33 @@ def _course(detail: RankDetail, width: int) -> list[Line]:
     ]
 
 
+GROUP_COLUMNS: tuple[Column[GroupRow], ...] = (
+    Column("group", 18, lambda row: Span(row.description or row.group), to_right=False),
+    Column("ranks", 5, lambda row: Span(str(row.size))),
+    Column("enqueued", 9, lambda row: Span(_number(row.last_enqueued))),
+    Column("started", 9, lambda row: Span(_number(row.last_started))),
+    Column("completed", 9, lambda row: Span(_number(row.last_completed))),
+    Column("pending", 7, lambda row: _pending(row)),
+    Column("backend", 8, lambda row: Span(row.backend, "dim"), to_right=False),
+    Column("members", 20, lambda row: Span(bare_ranks(row.ranks, 6), "dim"), to_right=False),
+)
+
+
 def group_lines(groups: Iterable[GroupRow], width: int) -> list[Line]:
     """One process group a line: what was asked for, begun and completed last."""
     rows = sorted(groups, key=lambda group: -group.size)
     if not rows:
         return [line("  ", Span("no process group", "dim"))]
-    lines = [
-        fit(
-            line(
-                Span(
-                    f"  {'group':<20} {'backend':<8} {'ranks':>5}  "
-                    f"{'enqueued':>8}  {'started':>8}  {'completed':>9}  {'pending':>7}  members",
-                    "dim",
-                )
-            ),
-            width,
-        )
+    kept = columns_that_fit(GROUP_COLUMNS, width - 2)
+    return [
+        line("  ", *head_line(kept)),
+        *(fit(line("  ", *row_line(kept, row)), width) for row in rows),
     ]
-    for group in rows:
-        name = group.description or group.group
-        pending = max(0, group.last_enqueued - max(group.last_completed, -1))
-        lines.append(
-            fit(
-                line(
-                    f"  {left(name, 20)} {left(group.backend, 8)} {group.size:>5}  ",
-                    f"{_number(group.last_enqueued):>8}  {_number(group.last_started):>8}  ",
-                    f"{_number(group.last_completed):>9}  ",
-                    Span(right(str(pending), 7), "warn" if pending else "dim"),
-                    Span(f"  {bare_ranks(group.ranks, 6)}" if group.ranks else "", "dim"),
-                ),
-                width,
-            )
-        )
-    return lines
+
+
+def _pending(row: GroupRow) -> Span:
+    number = max(0, row.last_enqueued - max(row.last_completed, -1))
+    return Span(str(number), "warn" if number else "dim")
 
 
 def _number(sequence: int) -> str:

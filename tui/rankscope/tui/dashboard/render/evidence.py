@@ -1,5 +1,7 @@
 """A finding in full: what, who, since when, on what evidence, and what to do next."""
 
+from collections.abc import Sequence
+
 from rankscope.protocol.shapes import Finding
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.line import BLANK, Line, Span, StyleName, fit, left, line, wrap
@@ -14,16 +16,25 @@ def evidence_lines(picture: Picture, width: int) -> list[Line]:
     """All open findings, the verdict first."""
     if picture.status is None:
         return []
-    findings = list(picture.status.findings)
-    verdict = picture.verdict
-    if verdict is not None:
-        findings = [verdict, *(each for each in findings if each != verdict)]
+    findings = picture.findings
     if not findings:
         return _nothing(picture, width)
     lines: list[Line] = []
     for index, finding in enumerate(findings):
         lines += [BLANK] if index else []
         lines += finding_lines(finding, picture, width)
+    return lines
+
+
+def short_evidence(verdict: Finding, others: Sequence[Finding], width: int) -> list[Line]:
+    """The evidence of the verdict and the headlines of the other findings, a line each."""
+    lines: list[Line] = []
+    for index, text in enumerate(verdict.evidence):
+        lines += _named("evidence" if index == 0 else "", f"· {text}", width)
+    for index, finding in enumerate(others):
+        mark = SEVERITIES[finding.severity]
+        text = f"{mark.glyph} {finding.kind}: {finding.headline}"
+        lines += _named("also" if index == 0 else "", text, width)
     return lines
 
 
@@ -72,9 +83,9 @@ def _ranks(ranks: list[int], nobody: str) -> str:
 
 
 def _named(name: str, text: str, width: int, style: StyleName = "") -> list[Line]:
-    wrapped = wrap(text, width - NAME_WIDTH - 6, 12) or [numbers.DASH]
+    wrapped = wrap(text, width - NAME_WIDTH - 4, 12) or [numbers.DASH]
     names = [name, *([""] * (len(wrapped) - 1))]
     return [
-        fit(line("    ", Span(left(head, NAME_WIDTH), "dim"), Span(each, style)), width)
+        fit(line("  ", Span(left(head, NAME_WIDTH), "dim"), Span(each, style)), width)
         for head, each in zip(names, wrapped, strict=True)
     ]

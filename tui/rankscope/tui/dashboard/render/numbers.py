@@ -1,23 +1,25 @@
 """How far and how fast: step, throughput, loss, norm, their recent course, and the phases."""
 
 import math
-from collections.abc import Callable
-from statistics import median
+from collections.abc import Callable, Sequence
+from statistics import fmean, median
 
 from rankscope.protocol.shapes import Overview
 from rankscope.tui.dashboard.render.line import Line, Span, StyleName, first_that_fit, fit, line
-from rankscope.tui.dashboard.render.sparkline import sparkline
+from rankscope.tui.dashboard.render.sparkline import by_bucket, chart, sparkline
 from rankscope.tui.words import numbers
 
 PHASES = ("data", "forward", "backward", "optimizer", "other")
 MIN_SPARK, MAX_SPARK = 8, 60
+SCALE_WIDTH = 12
 
 
-def number_lines(overview: Overview | None, width: int) -> list[Line]:
-    """Three lines: the newest numbers, their course, and the phases of a step."""
+def number_lines(overview: Overview | None, width: int, chart_rows: int = 1) -> list[Line]:
+    """The newest numbers, their course in ``chart_rows`` lines, and the phases of a step."""
     if overview is None:
         return []
-    return [_newest(overview, width), _course(overview, width), phase_line(overview.phase_s, width)]
+    course = [_course(overview, width)] if chart_rows <= 1 else _charts(overview, width, chart_rows)
+    return [_newest(overview, width), *course, phase_line(overview.phase_s, width)]
 
 
 def _newest(overview: Overview, width: int) -> Line:
@@ -47,28 +49,80 @@ def _number(value: float | None, text: Callable[[float | None], str]) -> Span:
 def _course(overview: Overview, width: int) -> Line:
     """Sparklines of loss and step time, side by side, with the step time in words behind."""
     history = overview.history
-    spread_s = overview.step_spread_s
-    words = f"{numbers.span(overview.step_s):>7}"
-    if spread_s is not None:
-        words += f" ±{numbers.span(spread_s)}"
-    words = f"{words:<16}"
-    room = (width - len("  loss   step ") - len(words) - 2) // 2
+    words = f"{_time(overview.step_s, overview.step_spread_s):<14}"
+    room = (width - len("  loss   step  ") - len(words) - 1) // 2
     spark = max(MIN_SPARK, min(MAX_SPARK, room))
-    times = [value for value in history.step_s if value is not None and math.isfinite(value)]
-    # Step times are drawn from zero to three times the median: one slow step stands out, the
-    # usual jitter stays flat.
-    high = max(3 * median(times), 1e-9) if times else 1.0
+    loss = by_bucket(history.step, history.loss, spark, fmean)
+    times = by_bucket(history.step, history.step_s, spark, max)
     return fit(
         line(
             Span("  loss ", "dim"),
-            Span(sparkline(history.loss, spark), "bar"),
+            Span(sparkline(loss, spark), "bar"),
             Span("  step ", "dim"),
-            Span(sparkline(history.step_s, spark, low=0.0, high=high), "bar"),
+            Span(step_time_sparkline(times, spark), "bar"),
             " ",
             words,
         ),
         width,
     )
+
+
+def _charts(overview: Overview, width: int, rows: int) -> list[Line]:
+    """Loss and step time as charts, each with its range beside it."""
+    history = overview.history
+    room = max(MIN_SPARK, min(80, (width - 2 * (SCALE_WIDTH + 3)) // 2))
+    loss = by_bucket(history.step, history.loss, room, fmean)
+    times = by_bucket(history.step, history.step_s, room, max)
+    known = [value for value in loss if value is not None and math.isfinite(value)]
+    high = _three_medians(times)
+    left_scale = ["loss"] + [""] * (rows - 1)
+    if known:
+        left_scale = [
+            "loss",
+            numbers.loss(max(known)),
+            *[""] * (rows - 3),
+            numbers.loss(min(known)),
+        ]
+    right_scale = ["step", _time(overview.step_s, overview.step_spread_s).strip()] + [""] * rows
+    return [
+        fit(
+            line(
+                Span(f"  {left_scale[row]:<{SCALE_WIDTH}}", "dim"),
+                Span(loss_row, "bar"),
+                Span(f"   {right_scale[row]:<{SCALE_WIDTH}}", "dim"),
+                Span(times_row, "bar"),
+            ),
+            width,
+        )
+        for row, (loss_row, times_row) in enumerate(
+            zip(
+                chart(loss, room, rows),
+                chart(times, room, rows, low=0.0, high=high),
+                strict=True,
+            )
+        )
+    ]
+
+
+def _three_medians(times: Sequence[float | None]) -> float:
+    known = [value for value in times if value is not None and math.isfinite(value)]
+    return max(3 * median(known), 1e-9) if known else 1.0
+
+
+def step_time_sparkline(times: Sequence[float | None], width: int) -> str:
+    """Drawn from zero to three times the median: a slow step stands out, jitter stays flat."""
+    return sparkline(times, width, low=0.0, high=_three_medians(times))
+
+
+def _time(step_s: float | None, spread_s: float | None) -> str:
+    """``163 ±4 ms``, ``1.25 ±0.10 s``."""
+    if step_s is None:
+        return numbers.DASH
+    if step_s < 0.9995:
+        around = "" if spread_s is None else f" ±{numbers.milliseconds(spread_s)}"
+        return f"{numbers.milliseconds(step_s):>4}{around} ms"
+    around = "" if spread_s is None else f" ±{numbers.digits3(spread_s)}"
+    return f"{numbers.digits3(step_s):>4}{around} s"
 
 
 def phase_line(phase_s: dict[str, float], width: int) -> Line:

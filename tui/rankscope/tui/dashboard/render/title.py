@@ -1,7 +1,7 @@
 """The first line: which run this is, and how old what is shown is."""
 
 from rankscope.tui.dashboard.picture import Picture
-from rankscope.tui.dashboard.render.line import Line, Span, first_that_fit, line, spread
+from rankscope.tui.dashboard.render.line import Line, Span, first_that_fit, line, spread, width_of
 from rankscope.tui.words import numbers
 
 FRESH_S = 3.0
@@ -14,17 +14,17 @@ def title_line(picture: Picture, width: int, now_t_s: float) -> Line:
     start = [line(" ", Span("rankscope", "accent"), Span(f"  {_name(picture)}", "strong"))]
     overview = picture.overview
     if overview is not None:
-        what = [overview.trainer] if overview.trainer else []
+        what = [f"attempt {overview.attempt}"] if overview.attempt else []
+        what += [overview.trainer] if overview.trainer else []
         what.append(numbers.plural(overview.world_size, "rank"))
         if len(overview.nodes) > 1:
             what.append(numbers.plural(len(overview.nodes), "node"))
-        if overview.device:
-            what.append(overview.device)
-        if overview.attempt:
-            what.append(f"attempt {overview.attempt}")
-        start.append(line(Span(" · ".join(what), "dim")))
-    room = width - sum(len(span.text) for span in end) - 2
-    return spread(first_that_fit(start, room), end, width)
+        what += [overview.device] if overview.device else []
+        start += [
+            line(Span(f"{'· ' if index else ' '}{each}", "dim")) for index, each in enumerate(what)
+        ]
+    room = width - width_of(end) - 2
+    return spread(first_that_fit(start, room, " "), end, width)
 
 
 def freshness(picture: Picture, now_t_s: float) -> list[Span]:

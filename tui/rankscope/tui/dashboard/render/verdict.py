@@ -4,7 +4,16 @@ from collections.abc import Mapping
 
 from rankscope.protocol.shapes import Finding, Status
 from rankscope.tui.dashboard.picture import Picture
-from rankscope.tui.dashboard.render.line import Line, Span, StyleName, fit, line, spread, wrap
+from rankscope.tui.dashboard.render.line import (
+    Line,
+    Span,
+    StyleName,
+    fit,
+    line,
+    spread,
+    width_of,
+    wrap,
+)
 from rankscope.tui.words import numbers
 from rankscope.tui.words.marks import Tone
 from rankscope.tui.words.verdict import verdict
@@ -19,8 +28,10 @@ TONES: Mapping[Tone, StyleName] = {
 }
 
 
-def verdict_lines(picture: Picture, width: int, *, brief: bool = False) -> list[Line]:
-    """One to seven lines; ``brief`` keeps to the headline alone, in one line.
+def verdict_lines(
+    picture: Picture, width: int, now_t_s: float, *, brief: bool = False
+) -> list[Line]:
+    """One to eight lines; ``brief`` keeps to the headline alone, in at most two.
 
     The first line begins with a glyph and a word, so that it is clear without colour.
     """
@@ -37,18 +48,29 @@ def verdict_lines(picture: Picture, width: int, *, brief: bool = False) -> list[
         exit_code=status.exit_code,
     )
     trouble = said.tone in ("warn", "bad")
-    start = line(" ", Span(f" {said.glyph} {said.head} ", TONES[said.tone]), "  ")
-    hang = sum(len(span.text) for span in start)
-    text = said.text if trouble else _calm_text(picture, status, said.text)
+    stale = _stale_head(picture, now_t_s)
+    if stale:
+        # What is known is old: that comes first, and the old verdict is called so.
+        start = line(
+            " ", Span(f" {stale} ", "bad_block"), f"  last known: {said.glyph} {said.head},"
+        )
+        start = (*start, Span(" "))
+    else:
+        start = line(" ", Span(f" {said.glyph} {said.head} ", TONES[said.tone]), "  ")
+    hang = width_of(start)
+    text = _waits_for(status) if status.state == "starting" and not trouble else said.text
     style: StyleName = "strong" if trouble else ""
+    why = [fit(line(" " * INDENT, Span(picture.snapshot.error, "dim")), width)] if stale else []
     hint = line(Span(_hint(status, trouble), "dim"), " ")
-    if brief or not trouble:
-        return [spread(line(*start, Span(text, style)), hint, width)]
-    first, *more = wrap(text, width - hang - 1, HEADLINE_LINES) or [""]
+    first, *more = wrap(text, width - hang - 1, 2 if brief else HEADLINE_LINES) or [""]
     lines = [fit(line(*start, Span(first, style)), width)]
     lines += [fit(line(" " * hang, Span(each, style)), width) for each in more]
+    if brief or not trouble:
+        if width_of(lines[-1]) + width_of(hint) + 1 < width:
+            lines[-1] = spread(lines[-1], hint, width)
+        return [*lines, *why]
     lines.append(spread(line(" " * INDENT, *_who(status, finding)), hint, width))
-    return [*lines, *_next(finding, width)]
+    return [*lines, *_next(finding, width), *why]
 
 
 def _no_news(picture: Picture, width: int) -> list[Line]:
@@ -62,18 +84,12 @@ def _no_news(picture: Picture, width: int) -> list[Line]:
     return [line(" ", Span(" ◌ connecting ", "quiet_block"), "  asking the hub for the run")]
 
 
-def _calm_text(picture: Picture, status: Status, text: str) -> str:
-    """More to read where there is no trouble: what a start waits for, how an end came out."""
-    if status.state == "starting":
-        return _waits_for(status)
-    overview = picture.overview
-    if overview is None or status.state != "finished":
-        return text
-    losses = [value for value in overview.history.loss if value is not None]
-    parts = [text, f"in {numbers.clock(overview.up_s)}"]
-    if losses:
-        parts.append(f"last loss {numbers.loss(losses[-1])}")
-    return ", ".join(parts)
+def _stale_head(picture: Picture, now_t_s: float) -> str:
+    """Not empty when the hub is away: then the rest is what was last known."""
+    snapshot = picture.snapshot
+    if snapshot.link != "away" or picture.ended:
+        return ""
+    return f"○ HUB AWAY {numbers.age(now_t_s - snapshot.taken_t_s)}"
 
 
 def _waits_for(status: Status) -> str:
@@ -104,7 +120,8 @@ def _hint(status: Status, trouble: bool) -> str:
 def _who(status: Status, finding: Finding | None) -> list[Span]:
     """Kind, culprits and victims in a few words."""
     if finding is None:
-        return [Span("no cause found yet", "dim")]
+        ended = status.state in ("finished", "failed")
+        return [Span("no cause was found" if ended else "no cause found yet", "dim")]
     parts = [Span(finding.kind, "dim")]
     if finding.ranks:
         parts.append(Span(f"  {numbers.ranks(finding.ranks, 4)}", "bad"))

@@ -130,6 +130,6 @@ def head_lines(picture: Picture, room: Room, *, brief: bool) -> list[Line]:
     """Title, verdict and a rule: they head every screen."""
     return [
         title_line(picture, room.width, room.now_t_s),
-        *verdict_lines(picture, room.width, brief=brief),
+        *verdict_lines(picture, room.width, room.now_t_s, brief=brief),
         rule(room.width),
     ]

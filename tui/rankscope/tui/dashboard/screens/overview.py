@@ -2,8 +2,9 @@
 
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.bottom import state_line
+from rankscope.tui.dashboard.render.evidence import short_evidence
 from rankscope.tui.dashboard.render.grid import Plan, grid_line, plan, tally
-from rankscope.tui.dashboard.render.line import Line, Span, fit, join, line, rule, width_of
+from rankscope.tui.dashboard.render.line import BLANK, Line, Span, fit, join, line, rule, width_of
 from rankscope.tui.dashboard.render.nodes import fleet, node_details, notes
 from rankscope.tui.dashboard.render.numbers import number_lines
 from rankscope.tui.dashboard.screens.base import Direction, Layout, Room, Screen, head_lines
@@ -11,6 +12,8 @@ from rankscope.tui.dashboard.screens.base import Direction, Layout, Room, Screen
 TALLY_FROM = 9
 """With fewer ranks than this everyone is seen at a glance and need not be counted."""
 DETAILS_GAP = 3
+TALL = 36
+"""From this height on there is room for charts instead of sparklines."""
 
 
 class OverviewScreen(Screen):
@@ -26,7 +29,10 @@ class OverviewScreen(Screen):
         top = head_lines(picture, room, brief=False)
         if picture.status is None:
             return self.finish(picture, room, top, 0, lambda y: ())
-        top += [*number_lines(picture.overview, room.width), rule(room.width)]
+        top += [
+            *number_lines(picture.overview, room.width, 5 if room.height >= TALL else 1),
+            rule(room.width),
+        ]
         bottom = [rule(room.width), state_line(picture, room.width)]
         grid = self._grid(picture, room, len(top) + len(bottom) + 1)
         if len(picture.order) >= TALLY_FROM:
@@ -34,11 +40,11 @@ class OverviewScreen(Screen):
         if grid.kind != "spelled":
             top.append(fit(line("  ", *fleet(picture)), room.width))
         nodes = {} if picture.overview is None else {n.host: n for n in picture.overview.nodes}
-        remarks = notes(picture.overview)
+        below = self._below(picture, room, grid)
 
         def line_at(y: int) -> Line:
             if y >= len(grid.rows):
-                return fit(line("  ", Span(remarks[y - len(grid.rows)], "dim")), room.width)
+                return below[y - len(grid.rows)]
             cells = line(" ", *grid_line(grid, y, picture, self._cursor))
             host = grid.rows[y].host
             if grid.kind != "spelled" or host is None or host not in nodes:
@@ -49,8 +55,17 @@ class OverviewScreen(Screen):
 
         show = grid.row_of(self._cursor) if self._follow and self._cursor is not None else None
         self._follow = False
-        count = len(grid.rows) + len(remarks)
+        count = len(grid.rows) + len(below)
         return self.finish(picture, room, top, count, line_at, bottom, show)
+
+    def _below(self, picture: Picture, room: Room, grid: Plan) -> list[Line]:
+        """Below the ranks: why readings are missing, and in trouble what the verdict rests on."""
+        lines = [fit(line("  ", Span(text, "dim")), room.width) for text in notes(picture.overview)]
+        verdict = picture.verdict
+        if verdict is None or verdict.severity == "info" or grid.kind != "spelled":
+            return lines
+        others = [each for each in picture.findings if each is not verdict]
+        return [*lines, BLANK, *short_evidence(verdict, others, room.width)]
 
     def _grid(self, picture: Picture, room: Room, around: int) -> Plan:
         self._plan = plan(picture.nodes, room.width - 1, max(1, room.height - around - 2))

@@ -1,6 +1,6 @@
 """The one widget: it shows lines and sends the terminal only what changed in them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from rich.segment import Segment
 from textual.geometry import Region
@@ -12,14 +12,13 @@ from rankscope.tui.dashboard.widgets.look import LOOK
 
 
 class Canvas(Widget):
-    """Shows :class:`Line` s from the top; ``translate`` maps every text on its way out."""
+    """Shows :class:`Line` s from the top; nothing a terminal could act upon gets through."""
 
     DEFAULT_CSS = "Canvas { width: 100%; height: 100%; }"
 
-    def __init__(self, translate: Callable[[str], str] | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self._lines: list[Line] = []
-        self._translate = translate
 
     def show(self, lines: Sequence[Line]) -> None:
         """Replace what is shown."""
@@ -38,11 +37,7 @@ class Canvas(Widget):
 
     def render_line(self, y: int) -> Strip:
         line = self._lines[y] if y < len(self._lines) else BLANK
-        translate = self._translate
-        segments = []
-        for span in line:
-            text = plain(span.text)
-            segments.append(Segment(translate(text) if translate else text, LOOK[span.style]))
+        segments = [Segment(plain(span.text), LOOK[span.style]) for span in line]
         return Strip(segments).adjust_cell_length(self.size.width)
 
 

@@ -15,7 +15,7 @@ LOOK: dict[StyleName, Style] = {
     "warn": Style(color="yellow", bold=True),
     "bad": Style(color="red", bold=True),
     "accent": Style(color="cyan"),
-    "bar": Style(color="blue"),
+    "bar": Style(color="cyan"),
     "good_block": Style(color="green", bold=True),
     "quiet_block": Style(bold=True),
     "warn_block": Style(color="yellow", bold=True, reverse=True),
