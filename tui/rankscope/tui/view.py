@@ -1,14 +1,21 @@
 """Showing the dashboard for a run: the one place that ties feed, reach and dashboard together."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from rankscope.protocol.keys import Role
 from rankscope.protocol.rundir import RunDirectory
 from rankscope.tui import reach
+from rankscope.tui.dashboard.terminal import is_usable
 from rankscope.tui.feed.poller import Connection, Poller, Snapshot
 
 INTERVAL_S = 0.25
+
+
+def on_terminal() -> bool:
+    """Whether a dashboard can be shown here; what is piped elsewhere is wanted as text."""
+    return sys.stdout.isatty() and is_usable()
 
 
 def show(directory: RunDirectory, *, title: str, readonly: bool) -> int:

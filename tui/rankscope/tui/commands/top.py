@@ -1,6 +1,5 @@
 """``rankscope top``: the dashboard."""
 
-import sys
 from typing import Annotated
 
 import typer
@@ -18,16 +17,14 @@ def command(
     key: Key = None,
 ) -> int:
     """The dashboard, live or over a past run; without a terminal, the same as status."""
-    from rankscope.tui import reach, source
+    from rankscope.tui import reach, source, view
 
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not view.on_terminal():
         from rankscope.tui.text.output import write
         from rankscope.tui.text.status import status_text
 
         write(status_text(*source.status_and_overview(run, endpoint, key)))
         return Exit.FINE
-    from rankscope.tui import view
-
     if endpoint is not None or key is not None:
         with source.open_client(run, endpoint, key) as client:
             client.ask("overview")  # a wrong key is told before the screen is taken

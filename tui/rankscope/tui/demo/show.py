@@ -1,7 +1,6 @@
 """Running a demonstration, on the dashboard or in lines."""
 
 import subprocess
-import sys
 import threading
 import time
 from contextlib import closing
@@ -18,7 +17,9 @@ from rankscope.tui.demo.watch import Watch
 from rankscope.tui.launcher.child import exit_on_signals
 from rankscope.tui.launcher.foreground import LOG_NAME, last_words, private_log
 from rankscope.tui.launcher.session import Session, say
-from rankscope.tui.words.marks import plain, safe
+from rankscope.tui.text.output import complain
+from rankscope.tui.view import on_terminal, show
+from rankscope.tui.words.marks import safe
 
 ENDS_WITHIN_S = 20.0
 """How long a demonstration that was quit may take to end by itself."""
@@ -28,7 +29,7 @@ MAX_LOG_BYTES = 256 * 1024
 
 def show_demo(plan: Plan, *, headless: bool, json: bool) -> int:
     """Run ``plan``; the exit code of its training command."""
-    on_screen = not headless and sys.stdin.isatty() and sys.stdout.isatty()
+    on_screen = not headless and on_terminal()
     if on_screen and find_spec("textual") is None:
         say("the dashboard needs textual (pip install 'rankscope[tui]'); showing lines instead")
         on_screen = False
@@ -45,7 +46,7 @@ def _in_lines(session: Session, plan: Plan, output: IO[bytes], log: Path, json: 
 
     def show(overview: Overview) -> None:
         if overview.nodes:  # until a rank was heard of there is nothing to tell
-            say(plain(progress_line(overview, plan.steps), sys.stderr.encoding))
+            say(progress_line(overview, plan.steps))
 
     with closing(Watch(session, show)) as watch:
         code = session.run(
@@ -60,7 +61,7 @@ def _in_lines(session: Session, plan: Plan, output: IO[bytes], log: Path, json: 
         say(last_words(session, code, None))
         return code or Exit.UNREACHABLE
     took_s = time.monotonic() - began_s
-    say(plain(summary_line(status, watch.losses, took_s), sys.stderr.encoding))
+    say(summary_line(status, watch.losses, took_s))
     if json:
         print(jsontext.dumps(document(status, watch.losses)))
     return code
@@ -68,8 +69,6 @@ def _in_lines(session: Session, plan: Plan, output: IO[bytes], log: Path, json: 
 
 def _on_screen(session: Session, plan: Plan, output: IO[bytes], log: Path) -> int:
     """The dashboard until it is quit, which ends a training that is still going."""
-    from rankscope.tui.view import show
-
     with exit_on_signals():
         child = session.start(plan.command, output, stdin=subprocess.DEVNULL, extra=plan.environ)
         over = threading.Event()
@@ -109,7 +108,7 @@ def _refuse_as_the_trainer_did(session: Session, plan: Plan, code: int, log: Pat
 
 def _show_log_end(log: Path) -> None:
     for line in _log_lines(log)[-LAST_LINES:]:
-        print(plain(safe(line), sys.stderr.encoding), file=sys.stderr)
+        complain(safe(line))
     say(f"training failed; all it said is in {log}")
 
 

@@ -1,8 +1,8 @@
 """``rankscope run``: the command in the foreground, or behind a dashboard with ``--tui``."""
 
 import os
+import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,6 @@ from rankscope.protocol.shapes import Status
 from rankscope.tui.launcher.child import exit_on_signals
 from rankscope.tui.launcher.session import Session, check_command, say
 from rankscope.tui.words import numbers
-from rankscope.tui.words.marks import plain
 from rankscope.tui.words.verdict import verdict
 
 LOG_NAME = "command.log"
@@ -49,7 +48,9 @@ def run_beside_dashboard(
     Quitting the dashboard leaves the command running; then Ctrl-C reaches it.
     """
     check_command(command)
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    from rankscope.tui.view import on_terminal
+
+    if not on_terminal():
         raise UserError("--tui needs a terminal; without one leave it out and use: rankscope top")
     session = Session.open(command, name=name, run_id=run_id, bind=bind, port=port)
     log = session.directory.path / LOG_NAME
@@ -71,9 +72,9 @@ def dashboard_then_wait(session: Session, title: str, log: Path) -> int:
     left = show(session.directory, title=title, readonly=False)
     quit_.set()
     supervisor.join()
-    if left > 128:
+    if left - 128 in (signal.SIGTERM, signal.SIGHUP):  # meant for all; a key is for the dashboard
         session.pass_on(left - 128)
-    if session.child.poll() is None:
+    elif session.child.poll() is None:
         say(f"the command goes on, its output goes to {log}; Ctrl-C ends it")
     return session.wait()
 
@@ -98,4 +99,4 @@ def last_words(session: Session, code: int, status: Status | None) -> str:
     words = f"run {session.directory.run}: {found.line()}"
     if status.verdict is not None:
         words += f" (step {numbers.count(status.step)}, exit code {code})"
-    return plain(f"{words}; {again}", sys.stderr.encoding)
+    return f"{words}; {again}"

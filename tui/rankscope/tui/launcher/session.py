@@ -3,7 +3,6 @@
 import contextlib
 import os
 import shutil
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from rankscope.tui.feed.client import HubClient
 from rankscope.tui.feed.merge import ENDED_STATES
 from rankscope.tui.launcher.child import Child, Signals, exit_on_signals, reached_the_group
 from rankscope.tui.launcher.supervisor import Supervisor
+from rankscope.tui.text.output import complain
 
 POLL_S = 0.05
 FINAL_WORD_S = 6.0
@@ -26,8 +26,7 @@ FINAL_WORD_S = 6.0
 
 def say(text: str) -> None:
     """A line of our own among the training command's output."""
-    with contextlib.suppress(OSError, ValueError):
-        print(f"rankscope: {text}", file=sys.stderr, flush=True)
+    complain(f"rankscope: {text}")
 
 
 def check_command(command: Sequence[str], environ: Mapping[str, str] = os.environ) -> None:

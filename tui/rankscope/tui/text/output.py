@@ -1,10 +1,13 @@
 """Printing text: glyphs the terminal has, colour only on a terminal that wants it."""
 
+import contextlib
 import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from functools import cache
 
+from rankscope.tui.dashboard.terminal import environment_at_start, shows_utf8
 from rankscope.tui.words.marks import Tone, plain
 
 _COLOURS: Mapping[Tone, str] = {"good": "32", "quiet": "2", "warn": "33", "bad": "1;31"}
@@ -40,4 +43,16 @@ def write(lines: Iterable[str]) -> None:
     wanted = wants_colour(sys.stdout.isatty(), os.environ)
     render = coloured if wanted else untoned
     for line in lines:
-        print(plain(render(line), sys.stdout.encoding))
+        print(plain(render(line), utf8()))
+
+
+def complain(line: str) -> None:
+    """Print ``line`` on stderr; it may be closed."""
+    with contextlib.suppress(OSError, ValueError):
+        print(plain(line, utf8()), file=sys.stderr, flush=True)
+
+
+@cache
+def utf8() -> bool:
+    """Whether this process's locale is a UTF-8 one."""
+    return shows_utf8(environment_at_start())

@@ -61,9 +61,9 @@ def rank_mark(row: RankRow) -> Mark:
     return Mark("●", row.phase, "good")
 
 
-def plain(text: str, encoding: str | None) -> str:
-    """``text`` for an output of ``encoding``: glyphs become ASCII where it is not UTF-8."""
-    if (encoding or "").lower().replace("-", "").replace("_", "") in {"utf8", "utf8sig"}:
+def plain(text: str, utf8: bool) -> str:
+    """``text`` for an output that shows UTF-8 or does not: then its glyphs become ASCII."""
+    if utf8:
         return text
     return text.translate(TO_ASCII).encode("ascii", "replace").decode("ascii")
 
