@@ -1,0 +1,286 @@
+"""The hub without its sockets: frames in, frames out, and a diagnosis now and then.
+
+``receive`` and ``tick`` take the time as an argument; what is to be sent collects in ``outbox``.
+"""
+
+import traceback
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+
+from rankscope.hub import liveness, snapshot, views
+from rankscope.hub.diagnose import diagnose
+from rankscope.hub.diagnose.rank_dead import late_finding
+from rankscope.hub.incidents import IncidentFile, Incidents
+from rankscope.hub.log import Log
+from rankscope.hub.recording import Recorder
+from rankscope.hub.runstate import last_rank_ended_s, run_state
+from rankscope.hub.state import RunState
+from rankscope.hub.state.run import BadMessage
+from rankscope.protocol import codec, limits
+from rankscope.protocol import messages as m
+from rankscope.protocol.shapes import VIEWS
+from rankscope.protocol.version import MAJOR
+
+NOT_BUILT = frozenset({"checkpoint", "pause", "resume", "stop", "cancel", "stacks"})
+"""Commands that later versions act on."""
+
+ASK_WHO_EVERY_S = 1.0
+MAX_ASKED = 1 << 20
+
+ALLOWED = {role: frozenset(m.TYPES[kind] for kind in kinds) for role, kinds in m.ROLES.items()}
+NOTHING: frozenset[type[m.Message]] = frozenset()
+RUN_OVER = codec.encode(m.RunOver())
+
+
+class Core:
+    """What a hub does with a frame, whoever carried it here."""
+
+    def __init__(
+        self,
+        state: RunState,
+        incidents: Incidents,
+        *,
+        now_s: float,
+        recorder: Recorder | None = None,
+        incident_file: IncidentFile | None = None,
+        log: Log | None = None,
+    ) -> None:
+        self.state = state
+        self.know = views.Knowledge(state, incidents, [], now_s)
+        self.outbox: list[tuple[bytes, bytes]] = []
+        """(peer, frame) pairs to be sent."""
+        self.base_version = state.version
+        self.client_s: float | None = None
+        self.end_asked = False
+        self.on_world_size: Callable[[int], None] | None = None
+        """Told at every tick how many ranks the run has."""
+        self._recorder = recorder
+        self._incident_file = incident_file
+        self._log = log or Log()
+        self._asked_s: dict[tuple[bytes, int], float] = {}
+        self._sentinels: dict[str, bytes] = {}
+        self._told_over = state.run_end is not None
+        self._links = liveness.links(state, now_s)
+        self._word = run_state(state, now_s)
+        self._seen_version = -1
+        self._recorded_tick_s = 0.0
+
+    # --- frames -------------------------------------------------------------------------------
+
+    def receive(self, peer: bytes, role: str, frame: bytes, now_s: float) -> None:
+        """Act on one frame of ``peer``, whose key has ``role`` (empty: none)."""
+        try:
+            message = codec.decode(frame)
+        except codec.OtherMajor as error:
+            self._bad(peer, role, str(error))
+            text = f"this hub speaks protocol {MAJOR}, you speak {error.major}: use one version"
+            self.outbox.append((peer, codec.refusal(text)))
+            return
+        except codec.UnknownKind as error:
+            self.state.unknown_kinds += 1
+            self._log.once(f"unknown {error}", f"a peer with the {role} key sent a {error}")
+            return
+        except codec.BadFrame as error:
+            self._bad(peer, role, str(error))
+            return
+        if type(message) not in ALLOWED.get(role, NOTHING):
+            name = m.KINDS[type(message)].name.lower()
+            self._bad(peer, role, f"{name} is not for the {role} key")
+            self.outbox.append(
+                (peer, codec.refusal(f"the {role or 'unknown'} key may not send {name}"))
+            )
+            return
+        if role == "agent":
+            self._agent(peer, message, frame, now_s)
+        else:
+            self.client_s = now_s
+            self._client(peer, message, now_s)
+
+    def junk(self, peer: bytes, role: str, what: str) -> None:
+        """Count something that is not even a frame."""
+        self._bad(peer, role, what)
+
+    def _bad(self, peer: bytes, role: str, why: str) -> None:
+        self.state.bad_frames += 1
+        self._log.once(
+            f"bad {peer.hex()}", f"bad frame from a peer with the {role or 'unknown'} key: {why}"
+        )
+
+    def _agent(self, peer: bytes, message: m.Message, frame: bytes, now_s: float) -> None:
+        if isinstance(message, m.Ping):
+            self._pong(peer, message, now_s)
+            return
+        try:
+            self.state.apply(message, now_s)
+        except BadMessage as error:
+            self._bad(peer, "agent", str(error))
+            return
+        except Exception:  # noqa: BLE001 - a bug in one handler must not end the hub
+            self._bad(peer, "agent", "it brought up a bug in the hub")
+            self._log.once("bug in apply", traceback.format_exc())
+            return
+        if self._recorder is not None:
+            self._recorder.frame(now_s, frame)
+        if isinstance(message, m.FromRank):
+            if not self.state.knows_rank(message.rank) and message.attempt >= self.state.attempt:
+                self._ask_who(peer, message.rank, now_s)
+        elif isinstance(message, m.FromNode):
+            self._sentinels[message.node] = peer
+            sentinel = self.state.nodes.sentinels.get(message.node)
+            if sentinel is not None and sentinel.pid is None:
+                self._ask_who(peer, -1, now_s)
+            if self.state.run_end is not None and self._told_over:
+                self.outbox.append((peer, RUN_OVER))
+        if self.state.run_end is not None and not self._told_over:
+            self._told_over = True
+            for sentinel_peer in set(self._sentinels.values()):
+                self.outbox.append((sentinel_peer, RUN_OVER))
+
+    def _ask_who(self, peer: bytes, rank: int, now_s: float) -> None:
+        key = (peer, rank)
+        if now_s - self._asked_s.get(key, -1e9) < ASK_WHO_EVERY_S:
+            return
+        if len(self._asked_s) >= MAX_ASKED:
+            self._asked_s.clear()
+        self._asked_s[key] = now_s
+        self.outbox.append((peer, codec.encode(m.WhoAreYou(rank))))
+
+    def _pong(self, peer: bytes, ping: m.Ping, now_s: float) -> None:
+        self.outbox.append((peer, codec.encode(m.Pong(ping.t_s, now_s))))
+
+    def _client(self, peer: bytes, message: m.Message, now_s: float) -> None:
+        if isinstance(message, m.Ping):
+            self._pong(peer, message, now_s)
+        elif isinstance(message, m.ViewRequest):
+            self.outbox.append((peer, self._view(message, now_s)))
+        elif isinstance(message, m.CommandRequest):
+            accepted, text = self._command(message, now_s)
+            reply = m.CommandReply(message.request, accepted, text)
+            self.outbox.append((peer, codec.encode(reply)))
+
+    def _view(self, request: m.ViewRequest, now_s: float) -> bytes:
+        version = self.state.version
+        body, changed, error = msgspec.Raw(b"\xc0"), False, ""
+        try:
+            if request.since != version or request.view not in VIEWS:
+                shape = views.view(self.know, request, self.base_version, now_s)
+                body, changed = views.encoded(shape), True
+        except views.NoSuchView as problem:
+            error = str(problem)[: limits.MAX_TEXT_CHARS]
+        except Exception:  # noqa: BLE001 - one view's bug must not end the hub
+            error = f"the hub has a bug in its view {request.view}; see hub.log"
+            self._log.once(f"bug in view {request.view}", traceback.format_exc())
+        return codec.encode(
+            m.ViewReply(request.request, request.view, version, now_s, changed, body, error)
+        )
+
+    def _command(self, request: m.CommandRequest, now_s: float) -> tuple[bool, str]:
+        if request.command in NOT_BUILT:
+            return False, "not available in this version"
+        if request.command != "end-hub":
+            return False, f"there is no command {request.command!r}"[: limits.MAX_TEXT_CHARS]
+        if run_state(self.state, now_s) not in ("finished", "failed"):
+            return False, "the run is not over"
+        self.end_asked = True
+        return True, "the hub ends"
+
+    # --- time ---------------------------------------------------------------------------------
+
+    def tick(self, now_s: float) -> None:
+        """Diagnose, log what opened or closed, and record."""
+        state = self.state
+        state.tick(now_s)
+        state.urgent = False
+        before = [(f.headline, f.severity, f.evidence, f.victims) for f in self.know.findings]
+        try:
+            findings = diagnose(state, now_s)
+        except Exception:  # noqa: BLE001 - a wrong diagnosis must not end the hub
+            findings = self.know.findings
+            self._log.once("bug in diagnosis", traceback.format_exc())
+        self.know.findings = findings
+        self.know.diagnosed_s = now_s
+        new = self.know.incidents.observe(findings, state.attempt, now_s)
+        for end in state.late_ends:
+            new += self.know.incidents.past(late_finding(end, now_s), end.attempt, now_s)
+        state.late_ends.clear()
+        if self._incident_file is not None:
+            self._incident_file.append(new)  # also retries what failed before
+        for entry in new:
+            self._log.say(f"{entry.event}: {entry.finding.headline}")
+        after = [(f.headline, f.severity, f.evidence, f.victims) for f in findings]
+        if self.on_world_size is not None and state.world_size:
+            self.on_world_size(state.world_size)
+        self._notice(now_s, bool(new) or before != after)
+        self._record(now_s)
+
+    def _notice(self, now_s: float, findings_changed: bool) -> None:
+        """Give a new version to what changed by the mere passing of time."""
+        state = self.state
+        links = liveness.links(state, now_s)
+        if len(links) == len(self._links):
+            moved = np.flatnonzero(links != self._links)
+            if moved.size:
+                state.version += 1
+                state.ranks.changed[moved] = state.version
+        self._links = links
+        word = run_state(state, now_s)
+        note = "; ".join(filter(None, (self._trouble(), self._incident_trouble())))
+        if findings_changed or word != self._word or note != self.know.note:
+            state.version += 1
+            state.head_changed = state.version
+        self._word = word
+        self.know.note = note
+
+    def _trouble(self) -> str:
+        return self._recorder.trouble if self._recorder is not None else ""
+
+    def _incident_trouble(self) -> str:
+        return self._incident_file.trouble if self._incident_file is not None else ""
+
+    def _record(self, now_s: float) -> None:
+        recorder = self._recorder
+        if recorder is None:
+            return
+        before = recorder.trouble
+        # A tick in which nothing happened tells nothing but the time: once a second is enough,
+        # and well within the gap that means "the hub was away".
+        if self.state.version != self._seen_version or now_s - self._recorded_tick_s >= 1.0:
+            recorder.tick(now_s)
+            self._seen_version = self.state.version
+            self._recorded_tick_s = now_s
+        if recorder.wants_snapshot(now_s):
+            self.snapshot(now_s)
+        if recorder.trouble and recorder.trouble != before:
+            self._log.once(recorder.trouble, recorder.trouble)
+
+    def snapshot(self, now_s: float) -> None:
+        """Write the whole state into the recording."""
+        if self._recorder is not None:
+            self._recorder.snapshot(now_s, snapshot.dump(self.state))
+
+    def flush(self) -> None:
+        """Hand the recording to the operating system."""
+        if self._recorder is not None:
+            self._recorder.flush()
+
+    def close(self, now_s: float) -> None:
+        """The last words into the recording."""
+        if self._recorder is not None:
+            self._recorder.tick(now_s)
+            self.snapshot(now_s)
+            self._recorder.close()
+        if self._incident_file is not None:
+            self._incident_file.flush()
+
+    # --- for whoever decides when to end ------------------------------------------------------
+
+    def ranks_ended_s(self) -> float | None:
+        return last_rank_ended_s(self.state)
+
+    def heard_s(self) -> float | None:
+        """When a rank or a sentinel was heard last."""
+        times = [sentinel.heard_s for sentinel in self.state.nodes.sentinels.values()]
+        times.append(float(np.nanmax(self.state.ranks.heard_s, initial=0.0)))
+        return max(times, default=None)

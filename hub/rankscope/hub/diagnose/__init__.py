@@ -1,0 +1,30 @@
+"""The findings: one pure function of (state, now) for each kind, tried in order.
+
+First what ranks say of themselves and what sentinels see of them; kinds that rest on weaker
+evidence come later.
+"""
+
+from collections.abc import Callable
+
+from rankscope.hub.diagnose.exception import exception
+from rankscope.hub.diagnose.link_lost import link_lost
+from rankscope.hub.diagnose.rank_dead import rank_dead
+from rankscope.hub.diagnose.rank_stopped import rank_stopped
+from rankscope.hub.state import RunState
+from rankscope.protocol.shapes import SEVERITIES, Finding
+
+Diagnosis = Callable[[RunState, float], list[Finding]]
+
+DIAGNOSES: tuple[Diagnosis, ...] = (rank_dead, rank_stopped, link_lost, exception)
+
+
+def diagnose(state: RunState, now_s: float) -> list[Finding]:
+    """All that is wrong at ``now_s``, in the order of the registry."""
+    return [finding for kind in DIAGNOSES for finding in kind(state, now_s)]
+
+
+def gravest(findings: list[Finding]) -> Finding | None:
+    """The verdict: the first of the highest severity."""
+    if not findings:
+        return None
+    return max(findings, key=lambda finding: SEVERITIES.index(finding.severity))

@@ -1,0 +1,178 @@
+"""Who ended first, and whom that dragged along: what ``rank-dead`` and ``exception`` share.
+
+An ending is the death of a process (from its sentinel) or an exception (from the rank itself).
+The first one is the cause; the launcher then ends the others with SIGTERM, and later SIGKILL, and
+peers raise connection errors or abort. Those are victims, whatever their exit codes say.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from rankscope.hub.state import RunState
+from rankscope.hub.state.columns import Flags
+from rankscope.hub.state.ranks import EXCEPTION, FINISHED, NO_EXIT_CODE, NO_GOODBYE
+
+SAME_MOMENT_S = 0.2
+"""Deaths of one kind this close together are independent: nobody's death kills that fast."""
+
+SAME_EXCEPTION_S = 1.0
+"""The same exception from the same line, this close together, has one cause on all ranks."""
+
+CLOCK_FUZZ_S = 0.1
+"""What two senders' clocks may disagree by. A hard death so near the first event comes first."""
+
+REACTION_S = 0.5
+"""A launcher reacts to a death within this time."""
+
+GOODBYE_GRACE_S = 0.5
+"""A goodbye and the end of its process come on two connections; the second may be quicker."""
+
+SIGHUP, SIGINT, SIGABRT, SIGKILL, SIGTERM = 1, 2, 6, 9, 15
+ASKED_SIGNALS = (SIGHUP, SIGINT, SIGTERM)
+"""How launchers, schedulers and people ask a process to end."""
+ASKED_EXITS = tuple(128 + signal for signal in ASKED_SIGNALS)
+ASKED_EXCEPTIONS = ("KeyboardInterrupt", "SignalException")
+
+
+@dataclass(frozen=True)
+class Cause:
+    """The first ending and what it took with it."""
+
+    kind: Literal["death", "exception", "interrupt", "dragged"]
+    """``dragged``: peers raised, but whose end they felt is not known."""
+    ranks: list[int]
+    victims: list[int]
+    at_s: float
+
+
+@dataclass(frozen=True)
+class _Event:
+    at_s: float
+    rank: int
+    kind: Literal["hard", "soft", "asked", "raised"]
+    how: tuple[int, int]
+    """Signal and exit code; (0, 0) for an exception."""
+
+
+def bad_ends(state: RunState, now_s: float) -> Flags:
+    """Which ranks' processes ended otherwise than in order, shape (columns,)."""
+    ranks = state.ranks
+    ended = ~np.isnan(ranks.ended_s)
+    said_nothing = (ranks.goodbye == NO_GOODBYE) & (now_s - ranks.ended_heard_s >= GOODBYE_GRACE_S)
+    if state.run_end is not None and state.run_end.exit_code == 0:
+        said_nothing[:] = False
+    failed = (ranks.signal != 0) | ((ranks.exit_code != 0) & (ranks.exit_code != NO_EXIT_CODE))
+    bad: Flags = ended & (failed | said_nothing)
+    # Asked to end after it had ended in order: nothing is wrong with it.
+    asked = np.isin(ranks.signal, ASKED_SIGNALS) & (ranks.goodbye == FINISHED)
+    bad &= ~asked
+    return bad
+
+
+def ended_badly(state: RunState, now_s: float) -> bool:
+    """Whether any rank ended otherwise than in order."""
+    return bool(
+        bad_ends(state, now_s).any()
+        or (state.ranks.goodbye == EXCEPTION).any()
+        or state.words.exceptions
+    )
+
+
+def cause(state: RunState, now_s: float) -> Cause | None:
+    """The first ending that was not in order; None while there is none."""
+    bad = bad_ends(state, now_s)
+    raised = state.words.exceptions
+    if not raised and not bad.any():
+        return None
+    events = _events(state, bad)
+    if not events:
+        return _dragged(state)
+    first = min(events, key=lambda event: (event.at_s, event.rank))
+    hard = [e for e in events if e.kind == "hard" and e.at_s <= first.at_s + CLOCK_FUZZ_S]
+    if hard:
+        first = min(hard, key=lambda event: (event.at_s, event.rank))
+    if first.kind == "asked":
+        return _asked(state, first, events, now_s)
+    if first.kind == "raised":
+        return _made(state, "exception", _same_exception(state, first, events), first.at_s)
+    named = [
+        event.rank
+        for event in events
+        if event.kind == first.kind
+        and event.how == first.how
+        and abs(event.at_s - first.at_s) <= SAME_MOMENT_S
+    ]
+    return _made(state, "death", named, first.at_s)
+
+
+def _events(state: RunState, bad: Flags) -> list[_Event]:
+    ranks = state.ranks
+    raised = state.words.exceptions
+    events = []
+    for rank in np.flatnonzero(bad).tolist():
+        if rank in raised:
+            continue  # its exception explains its end
+        signal, code = ranks.signal.item(rank), ranks.exit_code.item(rank)
+        if signal in ASKED_SIGNALS or code in ASKED_EXITS:
+            kind: Literal["hard", "soft", "asked"] = "asked"
+        elif signal and signal != SIGABRT:
+            kind = "hard"
+        else:
+            kind = "soft"
+        events.append(_Event(ranks.ended_s.item(rank), rank, kind, (signal, code)))
+    for rank, exception in raised.items():
+        if exception.type in ASKED_EXCEPTIONS:
+            events.append(_Event(exception.at_s, rank, "asked", (SIGINT, 0)))
+        elif not exception.from_peer:
+            events.append(_Event(exception.at_s, rank, "raised", (0, 0)))
+    return events
+
+
+def _asked(state: RunState, first: _Event, events: list[_Event], now_s: float) -> Cause | None:
+    """Somebody ended the whole run, or one rank of it, with a signal that asks."""
+    asked = sorted((e for e in events if e.kind == "asked"), key=lambda e: e.at_s)
+    second_s = asked[1].at_s if len(asked) > 1 else math.inf
+    end = state.run_end
+    whole_run = end is not None and (
+        (end.signal or 0) in ASKED_SIGNALS or end.exit_code in ASKED_EXITS
+    )
+    alone = state.size() > 1 and min(second_s, now_s) - first.at_s > REACTION_S
+    if alone and not whole_run:
+        return _made(state, "death", [first.rank], first.at_s)
+    if len(asked) == 1 and state.size() > 1 and not whole_run:
+        return None  # too early to tell whether the others are asked, too
+    return Cause("interrupt", [], sorted(event.rank for event in asked), first.at_s)
+
+
+def _same_exception(state: RunState, first: _Event, events: list[_Event]) -> list[int]:
+    raised = state.words.exceptions
+    what = (raised[first.rank].type, raised[first.rank].source)
+    return [
+        event.rank
+        for event in events
+        if event.kind == "raised"
+        and event.at_s - first.at_s <= SAME_EXCEPTION_S
+        and (raised[event.rank].type, raised[event.rank].source) == what
+    ]
+
+
+def _dragged(state: RunState) -> Cause | None:
+    raised = state.words.exceptions
+    if not raised:
+        return None
+    return Cause("dragged", [], sorted(raised), min(e.at_s for e in raised.values()))
+
+
+def _made(
+    state: RunState, kind: Literal["death", "exception"], named: list[int], at_s: float
+) -> Cause:
+    """The cause with everybody else as victims, but those who had ended in order before."""
+    ranks = state.ranks
+    there = ranks.heard() | ~np.isnan(ranks.ended_s)
+    ended_before = (ranks.goodbye == FINISHED) & (ranks.goodbye_s < at_s)
+    affected = there & ~ended_before
+    affected[named] = False
+    return Cause(kind, sorted(named), np.flatnonzero(affected).tolist(), at_s)

@@ -1,0 +1,135 @@
+"""``rank-dead``: a rank's process ended otherwise than in order, before all others."""
+
+import signal as signals
+
+from rankscope.hub.diagnose import endings
+from rankscope.hub.diagnose.text import (
+    at_text,
+    ended_text,
+    how_text,
+    phase_of,
+    ranks_text,
+    signal_name,
+    step_in_work,
+)
+from rankscope.hub.state import RunState
+from rankscope.hub.state.run import LateEnd
+from rankscope.protocol.shapes import Finding
+
+MAX_EVIDENCE = 6
+
+
+def rank_dead(state: RunState, now_s: float) -> list[Finding]:
+    """The first to die and why; for a run that was interrupted as a whole, that."""
+    found = endings.cause(state, now_s)
+    if found is None or found.kind not in ("death", "interrupt"):
+        return []
+    if found.kind == "interrupt":
+        return [_interrupted(state, found, now_s)]
+    first = found.ranks[0]
+    oom = any(bool(state.ranks.oom_killed[rank]) for rank in found.ranks)
+    return [
+        Finding(
+            kind="rank-dead",
+            severity="critical",
+            ranks=found.ranks,
+            victims=found.victims,
+            step=step_in_work(state, first),
+            since_s=now_s - found.at_s,
+            headline=f"{ranks_text(found.ranks)} died: {_how(state, first)} "
+            f"{at_text(state, first)}",
+            evidence=[_witness(state, rank) for rank in found.ranks[:MAX_EVIDENCE]]
+            + _aftermath(state, found.victims),
+            next=_next(state, first, oom),
+            where={"phase": phase_of(state, first)},
+        )
+    ]
+
+
+def late_finding(end: LateEnd, now_s: float) -> Finding:
+    """A death of an earlier attempt that was reported when the next one had begun."""
+    how = how_text(end.signal or 0, end.exit_code, end.oom_killed)
+    return Finding(
+        kind="rank-dead",
+        severity="critical",
+        ranks=[end.rank],
+        victims=[],
+        step=None,
+        since_s=now_s - end.at_s,
+        headline=f"rank {end.rank} of attempt {end.attempt} had died: {how}",
+        evidence=[f"reported by the sentinel on {end.host} after attempt {end.attempt} was over"],
+        next="nothing to do for this attempt; see the rank's output",
+    )
+
+
+def _how(state: RunState, rank: int) -> str:
+    text = ended_text(state, rank)
+    if text == "exit 0":
+        return "exit 0 before its training was over,"
+    if text == "vanished":
+        return "its process vanished"
+    return text.replace("(OOM)", "(OOM kill)")
+
+
+def _witness(state: RunState, rank: int) -> str:
+    ranks = state.ranks
+    number = ranks.signal.item(rank)
+    how = f"signal {number} ({signal_name(number)})" if number else ended_text(state, rank)
+    pid = ranks.pid.item(rank)
+    who = f"rank {rank}: pid {pid}" if pid >= 0 else f"rank {rank}: its process"
+    source = state.words.how_ended.get(rank, "sentinel")
+    oom = "; the kernel killed it for memory" if ranks.oom_killed[rank] else ""
+    return f"{who} ended by {how}, seen by {source}{oom}"
+
+
+def _aftermath(state: RunState, victims: list[int]) -> list[str]:
+    """What became of the others, the same fates together."""
+    fates: dict[str, list[int]] = {}
+    for rank in victims:
+        exception = state.words.exceptions.get(rank)
+        if exception is not None:
+            fates.setdefault(f"raised {exception.type}", []).append(rank)
+        else:
+            text = ended_text(state, rank)
+            if text:
+                fates.setdefault(f"ended: {text}", []).append(rank)
+    return [f"{ranks_text(ranks)} then {fate}" for fate, ranks in list(fates.items())[:3]]
+
+
+def _next(state: RunState, rank: int, oom: bool) -> str:
+    if oom:
+        return "free host memory: fewer loader workers, less caching, or a larger memory limit"
+    number = state.ranks.signal.item(rank)
+    if number == endings.SIGKILL:
+        return "look for who sent it: dmesg | grep -i kill"
+    if number in (signals.SIGSEGV, signals.SIGBUS, signals.SIGILL, signals.SIGFPE, signals.SIGABRT):
+        return f"run again with PYTHONFAULTHANDLER=1 and read rank {rank}'s stderr"
+    return f"read the end of rank {rank}'s output"
+
+
+def _interrupted(state: RunState, found: endings.Cause, now_s: float) -> Finding:
+    raised = state.words.exceptions
+    names = set()
+    for rank in found.victims:
+        number, code = state.ranks.signal.item(rank), state.ranks.exit_code.item(rank)
+        if number:
+            names.add(signal_name(number))
+        elif rank in raised:
+            names.add("SIGINT" if raised[rank].type == "KeyboardInterrupt" else "SIGTERM")
+        elif code in endings.ASKED_EXITS:
+            names.add(signal_name(code - 128))
+    first = found.victims[0]
+    return Finding(
+        kind="rank-dead",
+        severity="warning",
+        ranks=[],
+        victims=found.victims,
+        step=step_in_work(state, first),
+        since_s=now_s - found.at_s,
+        headline=f"run was ended by {' and '.join(sorted(names)) or 'a signal'} "
+        f"{at_text(state, first)}",
+        evidence=[_witness(state, rank) for rank in found.victims if ended_text(state, rank)][
+            :MAX_EVIDENCE
+        ],
+        next="whoever started it, or the scheduler, ended it; start it again to go on",
+    )

@@ -1,0 +1,67 @@
+"""Words that several findings use."""
+
+import signal as signals
+from collections.abc import Sequence
+
+from rankscope.hub.state import RunState
+from rankscope.hub.state.ranks import NO_EXIT_CODE
+from rankscope.protocol.messages import Phase
+
+MAX_NAMED = 8
+PHASE_WORDS = tuple(phase.name.lower() for phase in Phase)
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """``rank 2``, ``ranks 2 and 5``, ``ranks 0–7``, ``ranks 1, 3, 5 … (40 in all)``."""
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    if len(ranks) > 2 and ranks[-1] - ranks[0] == len(ranks) - 1:
+        return f"ranks {ranks[0]}–{ranks[-1]}"
+    if len(ranks) > MAX_NAMED:
+        named = ", ".join(str(rank) for rank in ranks[:MAX_NAMED])
+        return f"ranks {named} … ({len(ranks)} in all)"
+    return f"ranks {', '.join(str(rank) for rank in ranks[:-1])} and {ranks[-1]}"
+
+
+def signal_name(number: int) -> str:
+    """``SIGKILL`` for 9; real-time signals by number."""
+    try:
+        return signals.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def ended_text(state: RunState, rank: int) -> str:
+    """How the rank's process ended: ``exit 1``, ``SIGKILL (OOM)``, ``vanished``; empty if not."""
+    ranks = state.ranks
+    ended_s = ranks.ended_s.item(rank)
+    if ended_s != ended_s:
+        return ""
+    number, code = ranks.signal.item(rank), ranks.exit_code.item(rank)
+    return how_text(number, None if code == NO_EXIT_CODE else code, bool(ranks.oom_killed[rank]))
+
+
+def how_text(number: int, exit_code: int | None, oom_killed: bool) -> str:
+    """A signal or an exit code in words."""
+    if number:
+        return signal_name(number) + (" (OOM)" if oom_killed else "")
+    return "vanished" if exit_code is None else f"exit {exit_code}"
+
+
+def phase_of(state: RunState, rank: int) -> str:
+    """The phase the rank was last seen in, as views spell it."""
+    code = int(state.ranks.phase[rank])
+    return PHASE_WORDS[code] if code < len(PHASE_WORDS) else "other"
+
+
+def step_in_work(state: RunState, rank: int) -> int:
+    """The number of the step the rank was working on."""
+    return state.ranks.step.item(rank) + 1
+
+
+def at_text(state: RunState, rank: int) -> str:
+    """``at step 13, in backward``."""
+    phase = phase_of(state, rank)
+    if phase == "starting":
+        return "while starting"
+    return f"at step {step_in_work(state, rank)}, in {phase}"

@@ -1,0 +1,158 @@
+"""The incident log: a line when a finding opens, a line when it closes."""
+
+import contextlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from rankscope.protocol.shapes import Finding, Incident
+
+SHOWN = 1000
+"""The newest entries that the view holds; the file holds all."""
+
+MAX_PENDING = 10_000
+
+
+def incident_id(finding: Finding, attempt: int) -> str:
+    """``rank-dead/0/2/13``: kind, attempt, first culprit, step. The same after any restart."""
+    rank = finding.ranks[0] if finding.ranks else "-"
+    step = "-" if finding.step is None else finding.step
+    return f"{finding.kind}/{attempt}/{rank}/{step}"
+
+
+class Incidents:
+    """Turns the findings of each moment into openings and closings. Pure."""
+
+    def __init__(self, entries: Iterable[Incident] = ()) -> None:
+        self.shown: list[Incident] = []
+        self.count = 0
+        self.open: dict[str, Incident] = {}
+        self.trouble_ended_s: float | None = None
+        """When the last finding above ``info`` closed, hub clock."""
+        for entry in entries:
+            self._take(entry)
+
+    def _take(self, entry: Incident) -> None:
+        self.count += 1
+        self.shown.append(entry)
+        del self.shown[:-SHOWN]
+        if entry.event == "opened":
+            self.open[entry.id] = entry
+        else:
+            self.open.pop(entry.id, None)
+            if entry.finding.severity != "info":
+                self.trouble_ended_s = entry.at_s
+
+    def observe(self, findings: list[Finding], attempt: int, now_s: float) -> list[Incident]:
+        """What is open at ``now_s``; the new entries, closings first."""
+        present: dict[str, Finding] = {}
+        for finding in findings:
+            present.setdefault(incident_id(finding, attempt), finding)
+        new = []
+        for known, entry in list(self.open.items()):
+            if known not in present:
+                new.append(
+                    Incident(
+                        id=known,
+                        event="closed",
+                        at_s=now_s,
+                        attempt=entry.attempt,
+                        finding=entry.finding,
+                        last_checkpoint=entry.last_checkpoint,
+                    )
+                )
+        for id_, finding in present.items():
+            entry_ = self.open.get(id_)
+            if entry_ is None:
+                new.append(
+                    Incident(id=id_, event="opened", at_s=now_s, attempt=attempt, finding=finding)
+                )
+            else:
+                # What is known of it may grow; the line that closes it tells the last of it.
+                self.open[id_] = msgspec.structs.replace(entry_, finding=finding)
+        for entry in new:
+            self._take(entry)
+        return new
+
+    def past(self, finding: Finding, attempt: int, now_s: float) -> list[Incident]:
+        """Entries for a finding of an attempt that is over; none when it is in the log."""
+        id_ = incident_id(finding, attempt)
+        if any(entry.id == id_ for entry in self.shown):
+            return []
+        new = [
+            Incident(id=id_, event=event, at_s=now_s, attempt=attempt, finding=finding)
+            for event in ("opened", "closed")
+        ]
+        for entry in new:
+            self._take(entry)
+        return new
+
+    def healthy_s(self, first_heard_s: float | None, now_s: float) -> float | None:
+        """Seconds without a finding above ``info``; None while there is one or nobody is there."""
+        if first_heard_s is None:
+            return None
+        if any(entry.finding.severity != "info" for entry in self.open.values()):
+            return None
+        return max(0.0, now_s - max(first_heard_s, self.trouble_ended_s or 0.0))
+
+
+def read(path: Path) -> list[Incident]:
+    """The entries in a log; lines that were cut off or damaged are passed over."""
+    entries = []
+    try:
+        raw = path.read_bytes()
+    except OSError:
+        return []
+    for line in raw.splitlines():
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+            entries.append(msgspec.json.decode(line, type=Incident))
+    return entries
+
+
+class IncidentFile:
+    """Appends to ``incidents.jsonl``. What the disk does not take is tried again later."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.trouble = ""
+        self._pending: list[bytes] = []
+        self._torn = True
+        """Whether the file may end in half a line: true until it was looked at."""
+
+    def append(self, entries: list[Incident]) -> None:
+        self._pending.extend(msgspec.json.encode(entry) + b"\n" for entry in entries)
+        del self._pending[:-MAX_PENDING]
+        self.flush()
+
+    def flush(self) -> None:
+        """Try to write what is pending. Never raises."""
+        if not self._pending:
+            return
+        try:
+            descriptor = os.open(
+                self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+            )
+            try:
+                self._write(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            self.trouble = f"cannot write {self.path}: {error.strerror}"
+            self._torn = True
+        else:
+            self.trouble = ""
+
+    def _write(self, descriptor: int) -> None:
+        if self._torn:
+            size = os.lseek(descriptor, 0, os.SEEK_END)
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                os.write(descriptor, b"\n")
+            self._torn = False
+        while self._pending:
+            line = self._pending[0]
+            if os.write(descriptor, line) != len(line):
+                self._torn = True
+                raise OSError(28, "No space left on device")
+            del self._pending[0]

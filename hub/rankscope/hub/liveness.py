@@ -1,0 +1,78 @@
+"""Whether a peer is there: judged from the age of its last word, and nothing else."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.hub.state import RunState
+from rankscope.hub.state.columns import Flags, Floats
+from rankscope.protocol.shapes import Link
+
+SILENT_S = 2.0
+"""An agent speaks every 0.5 s: four missed beats are worth showing."""
+
+LOST_S = 5.0
+"""Silence that is a finding."""
+
+DOWN_S = 60.0
+"""Nobody waits for it any more."""
+
+SENTINEL_SILENT_S = 3.0
+"""A sentinel speaks every second."""
+
+UP, SILENT, DOWN = 0, 1, 2
+LINKS: Sequence[Link] = ("up", "silent", "down")
+
+
+def link(age_s: float | None, silent_s: float) -> Link:
+    """``up``, ``silent`` beyond ``silent_s``, ``down`` beyond a minute or when never heard."""
+    if age_s is None or not age_s <= DOWN_S:
+        return "down"
+    return "silent" if age_s > silent_s else "up"
+
+
+def silence_s(state: RunState, now_s: float) -> Floats:
+    """Seconds each rank has been silent, shape (size,), NaN for ranks never heard.
+
+    Time in which the hub itself was away does not count: nobody was silent to it.
+    """
+    heard_s = state.ranks.heard_s[: state.size()]
+    away_s = _away_s(state)
+    ages: Floats = now_s - heard_s
+    if away_s:
+        ages -= np.where(heard_s < state.away_until_s, away_s, 0.0)
+    return ages
+
+
+def _away_s(state: RunState) -> float:
+    away_s = state.away_until_s - state.away_from_s
+    return away_s if away_s > 0 else 0.0  # both are -inf until it was away
+
+
+def links(state: RunState, now_s: float) -> NDArray[np.int8]:
+    """Each rank's link (an index into ``LINKS``), shape (size,)."""
+    silent_s = silence_s(state, now_s)
+    codes = np.full(silent_s.shape, UP, dtype=np.int8)
+    codes[silent_s > SILENT_S] = SILENT
+    # Written so that NaN, never heard, is down as well.
+    codes[~(silent_s <= DOWN_S)] = DOWN
+    codes[state.ranks.over()[: len(codes)]] = DOWN
+    return codes
+
+
+def sentinel_link(state: RunState, host: str, now_s: float) -> Link:
+    """The link of the sentinel of ``host``; ``down`` when none was ever heard of."""
+    sentinel = state.nodes.of_host(host)
+    if sentinel is None:
+        return "down"
+    age_s = now_s - sentinel.heard_s
+    if sentinel.heard_s < state.away_until_s:
+        age_s -= _away_s(state)
+    return link(age_s, SENTINEL_SILENT_S)
+
+
+def live(state: RunState) -> Flags:
+    """Which ranks were heard of in this attempt and have not ended, shape (size,)."""
+    alive: Flags = (state.ranks.heard() & ~state.ranks.over())[: state.size()]
+    return alive

@@ -1,0 +1,83 @@
+"""The poll loop: drains the sockets in batches, diagnoses a few times a second, ends in order."""
+
+import os
+import signal
+from typing import Protocol
+
+from rankscope.hub.core import Core
+from rankscope.hub.lifetimes import Lifetimes
+from rankscope.hub.sockets import Sockets
+
+TICK_S = 0.25
+MIN_TICK_S = 0.05
+"""An urgent diagnosis follows the one before no sooner."""
+
+
+class TellsTime(Protocol):
+    def now_s(self) -> float: ...
+
+
+class Stop:
+    """Set by SIGTERM and SIGINT: the loop ends in order."""
+
+    def __init__(self) -> None:
+        self.reason = ""
+        signal.signal(signal.SIGTERM, self._asked)
+        signal.signal(signal.SIGINT, self._asked)
+
+    def _asked(self, number: int, _frame: object) -> None:
+        self.reason = f"asked to end by {signal.Signals(number).name}"
+
+
+def serve_live(
+    core: Core, sockets: Sockets, clock: TellsTime, lifetimes: Lifetimes, stop: Stop
+) -> str:
+    """Serve until there is a reason to end; the reason in words."""
+    started_s = clock.now_s()
+    ticked_s = started_s
+    core.tick(started_s)
+    while True:
+        due_s = ticked_s + (MIN_TICK_S if core.state.urgent else TICK_S)
+        sockets.poll(max(0.0, due_s - clock.now_s()))
+        now_s = clock.now_s()
+        handle(core, sockets, now_s)
+        if now_s >= ticked_s + (MIN_TICK_S if core.state.urgent else TICK_S):
+            core.tick(now_s)
+            ticked_s = now_s
+            if stop.reason:
+                return stop.reason
+            reason = lifetimes.reason_to_end(
+                now_s,
+                started_s=started_s,
+                run_end_s=core.state.run_end_s,
+                ranks_ended_s=core.ranks_ended_s(),
+                heard_s=core.heard_s(),
+                client_s=core.client_s,
+            )
+            if reason:
+                return reason
+        core.flush()
+        if core.end_asked:
+            return "told to end by end-hub"
+
+
+def serve_replay(core: Core, sockets: Sockets, clock: TellsTime, stdin: int, stop: Stop) -> None:
+    """Serve a state that does not change until ``stdin`` closes."""
+    sockets.watch(stdin)
+    while not stop.reason:
+        ready = sockets.poll(1.0)
+        handle(core, sockets, clock.now_s())
+        if stdin in ready and not os.read(stdin, 4096):
+            return
+
+
+def handle(core: Core, sockets: Sockets, now_s: float) -> None:
+    """Take in what has come, and send what that calls for."""
+    for peer, role, frame in sockets.receive():
+        if frame is None:
+            core.junk(peer, role, "a multipart message")
+        else:
+            core.receive(peer, role, frame, now_s)
+    for peer, frame in core.outbox:
+        sockets.send(peer, frame)
+    core.outbox.clear()

@@ -1,0 +1,71 @@
+"""The state of a run as bytes, and back. No pickle: MessagePack of builtins, arrays as bytes."""
+
+from typing import Any
+
+import msgspec
+
+from rankscope.hub.state import RunState
+from rankscope.hub.state.run import LateEnd
+from rankscope.protocol import messages as m
+
+FORMAT = 1
+
+COLUMNS = ("ranks", "sequences", "clocks", "node_sequences", "node_clocks")
+PARTS = ("nodes", "words", "history")
+
+
+class BadSnapshot(ValueError):
+    """The bytes are no snapshot that this version can read."""
+
+
+class Scalars(msgspec.Struct):
+    """The state's single values."""
+
+    run: str
+    name: str
+    version: int
+    head_changed: int
+    attempt: int
+    world_size: int
+    first_heard_s: float | None
+    run_end: m.RunEnd | None
+    run_end_s: float | None
+    bad_frames: int
+    unknown_kinds: int
+    restarts: int
+    last_tick_s: float | None
+    away_from_s: float
+    away_until_s: float
+    late_ends: list[LateEnd]
+
+
+def dump(state: RunState) -> bytes:
+    """All of ``state``."""
+    scalars = {name: getattr(state, name) for name in Scalars.__struct_fields__}
+    parts: dict[str, Any] = {"format": FORMAT, "scalars": Scalars(**scalars)}
+    for name in (*COLUMNS, *PARTS):
+        parts[name] = getattr(state, name).dump()
+    return msgspec.msgpack.encode(parts)
+
+
+def load(raw: bytes) -> RunState:
+    """The state that ``dump`` saw. Raises :class:`BadSnapshot`."""
+    try:
+        parts = msgspec.msgpack.decode(raw, strict=False)
+        if not isinstance(parts, dict) or parts.get("format") != FORMAT:
+            raise BadSnapshot("a snapshot of another format")
+        scalars = msgspec.convert(parts["scalars"], Scalars)
+        state = RunState(scalars.run)
+        for name in Scalars.__struct_fields__:
+            setattr(state, name, getattr(scalars, name))
+        for name in (*COLUMNS, *PARTS):
+            getattr(state, name).load(parts[name])
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadSnapshot(str(error)) from None
+    sizes = {state.ranks.size, state.sequences.size, state.clocks.size}
+    nodes = {state.node_sequences.size, state.node_clocks.size}
+    if len(sizes) > 1 or len(nodes) > 1 or len(state.nodes.sentinels) > min(nodes):
+        raise BadSnapshot("columns of different lengths")
+    if state.world_size > state.ranks.size:
+        raise BadSnapshot("more ranks than columns")
+    return state

@@ -1,0 +1,78 @@
+"""The machines of the run, as their sentinels describe them."""
+
+from typing import Any
+
+import msgspec
+
+from rankscope.protocol import messages as m
+
+MAX_NODES = 1 << 16
+
+
+class Sentinel(msgspec.Struct):
+    """One sentinel: its host's readings, newest values."""
+
+    node: str
+    index: int
+    """Its place in the sequence and clock columns."""
+    host: str = ""
+    pid: int | None = None
+    """None until it said hello."""
+    heard_s: float = 0.0
+    gpu_note: str = ""
+    stack_note: str = ""
+    facts: dict[str, str] = {}
+    gpus: tuple[m.GpuSample, ...] = ()
+    load_1min: float | None = None
+    memory_available_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+    oom_kills: int | None = None
+
+
+class Nodes:
+    """Sentinels by their name; a host's newest one speaks for it."""
+
+    def __init__(self) -> None:
+        self.sentinels: dict[str, Sentinel] = {}
+
+    def get(self, node: str) -> Sentinel | None:
+        """The sentinel of that name, made when it is new; None when there are too many."""
+        sentinel = self.sentinels.get(node)
+        if sentinel is None and len(self.sentinels) < MAX_NODES:
+            sentinel = self.sentinels[node] = Sentinel(node, len(self.sentinels))
+        return sentinel
+
+    def hello(self, sentinel: Sentinel, hello: m.NodeHello) -> None:
+        sentinel.host = hello.host
+        sentinel.pid = hello.pid
+        sentinel.gpu_note = hello.gpu_note
+        sentinel.stack_note = hello.stack_note
+        sentinel.facts = hello.facts
+
+    def report(self, sentinel: Sentinel, report: m.NodeReport) -> None:
+        sentinel.gpus = report.gpus
+        sentinel.load_1min = report.load_1min
+        sentinel.memory_available_bytes = report.memory_available_bytes
+        sentinel.memory_limit_bytes = report.memory_limit_bytes
+        sentinel.oom_kills = report.oom_kills
+
+    def of_host(self, host: str) -> Sentinel | None:
+        """The sentinel of ``host`` that was heard last."""
+        return self.by_host().get(host)
+
+    def by_host(self) -> dict[str, Sentinel]:
+        newest: dict[str, Sentinel] = {}
+        for sentinel in self.sentinels.values():
+            known = newest.get(sentinel.host)
+            if sentinel.host and (known is None or sentinel.heard_s >= known.heard_s):
+                newest[sentinel.host] = sentinel
+        return newest
+
+    def dump(self) -> list[Any]:
+        return [msgspec.to_builtins(sentinel) for sentinel in self.sentinels.values()]
+
+    def load(self, saved: Any) -> None:
+        sentinels = msgspec.convert(saved, list[Sentinel])
+        self.sentinels = {sentinel.node: sentinel for sentinel in sentinels}
+        if sorted(s.index for s in sentinels) != list(range(len(self.sentinels))):
+            raise ValueError("sentinels out of order")
