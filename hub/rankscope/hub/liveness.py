@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.hub.state import RunState
-from rankscope.hub.state.columns import Flags, Floats
+from rankscope.hub.state.columns import Flags, Floats, Integers
+from rankscope.hub.state.nodes import Sentinel
 from rankscope.protocol.shapes import Link
 
 SILENT_S = 2.0
@@ -61,9 +62,8 @@ def links(state: RunState, now_s: float) -> NDArray[np.int8]:
     return codes
 
 
-def sentinel_link(state: RunState, host: str, now_s: float) -> Link:
-    """The link of the sentinel of ``host``; ``down`` when none was ever heard of."""
-    sentinel = state.nodes.of_host(host)
+def sentinel_link(state: RunState, sentinel: Sentinel | None, now_s: float) -> Link:
+    """The link of a node's sentinel; ``down`` when none was ever heard of."""
     if sentinel is None:
         return "down"
     age_s = now_s - sentinel.heard_s
@@ -76,3 +76,11 @@ def live(state: RunState) -> Flags:
     """Which ranks were heard of in this attempt and have not ended, shape (size,)."""
     alive: Flags = (state.ranks.heard() & ~state.ranks.over())[: state.size()]
     return alive
+
+
+def by_host(hosts: Integers) -> list[tuple[int, Integers]]:
+    """For each host index (but -1, unknown) the ranks that are there, ascending."""
+    order = np.argsort(hosts, kind="stable")
+    values, starts = np.unique(hosts[order], return_index=True)
+    parts = np.split(order, starts[1:])
+    return [(host, part) for host, part in zip(values.tolist(), parts, strict=False) if host >= 0]

@@ -9,7 +9,7 @@ import numpy as np
 from rankscope.hub import rates
 from rankscope.hub.diagnose import gravest
 from rankscope.hub.incidents import Incidents
-from rankscope.hub.liveness import sentinel_link
+from rankscope.hub.liveness import by_host, sentinel_link
 from rankscope.hub.rows import rank_rows
 from rankscope.hub.runstate import ended_s, run_state
 from rankscope.hub.stall import stalled_s
@@ -189,11 +189,10 @@ def nodes(state: RunState, now_s: float) -> list[shapes.Node]:
     ranks = state.ranks
     hosts = ranks.host[: state.size()]
     names = state.words.hosts.values
-    sentinels = state.nodes.by_host()
+    sentinels = state.nodes.by_host
     found = []
     named = set()
-    for index in np.unique(hosts[hosts >= 0]).tolist():
-        here = np.flatnonzero(hosts == index)
+    for index, here in by_host(hosts):
         peak = int(ranks.memory_peak_bytes[here].max(initial=-1))
         named.add(names[index])
         found.append(
@@ -212,7 +211,7 @@ def _node(
     node = shapes.Node(
         host=host,
         ranks=ranks,
-        sentinel=sentinel_link(state, host, now_s),
+        sentinel=sentinel_link(state, sentinel, now_s),
         memory_peak_bytes=peak if peak >= 0 else None,
     )
     if sentinel is None:

@@ -4,7 +4,7 @@ import numpy as np
 
 from rankscope.hub.diagnose.text import at_text, phase_of, ranks_text, step_in_work
 from rankscope.hub.diagnose.waiting import not_advancing
-from rankscope.hub.liveness import LOST_S, live, sentinel_link, silence_s
+from rankscope.hub.liveness import LOST_S, by_host, live, sentinel_link, silence_s
 from rankscope.hub.state import RunState
 from rankscope.hub.state.ranks import ALIVE, STOPPED
 from rankscope.protocol.shapes import Finding
@@ -12,9 +12,15 @@ from rankscope.protocol.shapes import Finding
 CPU_FRESH_S = 3.0
 """CPU time that grew within this long is moving: a sentinel samples every second."""
 
+MAX_NODE_FINDINGS = 4
+"""So many lost nodes are told one by one."""
+
 
 def link_lost(state: RunState, now_s: float) -> list[Finding]:
-    """One finding a host and cause: the whole node, or ranks that are alive and do not answer."""
+    """One finding a host and cause: the whole node, or ranks that are alive and do not answer.
+
+    Many nodes at once have one cause, and one finding.
+    """
     size = state.size()
     ranks = state.ranks
     waiting = live(state)
@@ -22,22 +28,29 @@ def link_lost(state: RunState, now_s: float) -> list[Finding]:
     if not lost.any():
         return []
     findings = []
-    hosts = ranks.host[:size]
-    for host in np.unique(hosts[lost]).tolist():
-        here = hosts == host
-        silent = np.flatnonzero(lost & here).tolist()
-        name = state.host(silent[0])
-        answers = sentinel_link(state, name, now_s) == "up"
+    nodes: dict[str, list[int]] = {}
+    known = np.maximum(ranks.host[:size], 0)  # a rank without a hello has no host yet
+    for _, here in by_host(known):
+        silent = here[lost[here]].tolist()
+        if not silent:
+            continue
+        host = state.host(silent[0])
+        sentinel = state.nodes.by_host.get(host)
+        answers = sentinel_link(state, sentinel, now_s) == "up"
+        if sentinel is not None and not answers and len(silent) == int(waiting[here].sum()):
+            nodes[host] = silent
+            continue
         alive = [rank for rank in silent if answers and ranks.process[rank] == ALIVE]
-        gone = [rank for rank in silent if rank not in set(alive)]
+        gone = sorted(set(silent) - set(alive))
         if gone:
-            whole = not answers and len(gone) == int((waiting & here).sum())
-            findings.append(_gone(state, now_s, gone, name, whole))
+            findings.append(_gone(state, now_s, gone, host))
         for moving in (True, False):
             same = [rank for rank in alive if _cpu_moves(state, rank, now_s) == moving]
             if same:
-                findings.append(_mute(state, now_s, same, name, moving))
-    return findings
+                findings.append(_mute(state, now_s, same, host, moving))
+    if len(nodes) > MAX_NODE_FINDINGS:
+        return [_nodes_lost(state, now_s, nodes), *findings]
+    return [_nodes_lost(state, now_s, {host: lost_}) for host, lost_ in nodes.items()] + findings
 
 
 def _cpu_moves(state: RunState, rank: int, now_s: float) -> bool:
@@ -48,22 +61,40 @@ def _since_s(state: RunState, now_s: float, ranks: list[int]) -> float:
     return now_s - float(np.min(state.ranks.heard_s[ranks]))
 
 
-def _gone(state: RunState, now_s: float, gone: list[int], host: str, whole_node: bool) -> Finding:
+def _nodes_lost(state: RunState, now_s: float, nodes: dict[str, list[int]]) -> Finding:
+    """Nodes of which neither a rank nor the sentinel answers."""
+    gone = sorted(rank for silent in nodes.values() for rank in silent)
+    hosts = list(nodes)
+    if len(hosts) == 1:
+        who = f"node {hosts[0]} does not answer: {ranks_text(gone)}"
+    else:
+        who = f"{len(hosts)} nodes do not answer: {ranks_text(gone)}"
+    return Finding(
+        kind="link-lost",
+        severity="critical",
+        ranks=gone,
+        victims=not_advancing(state, now_s, gone),
+        step=step_in_work(state, gone[0]),
+        since_s=_since_s(state, now_s, gone),
+        headline=who,
+        evidence=[f"the sentinel on {host} is silent, too" for host in hosts[:MAX_NODE_FINDINGS]],
+        next=f"see whether {hosts[0]} is up and reaches the hub's address",
+        where={"phase": phase_of(state, gone[0])},
+    )
+
+
+def _gone(state: RunState, now_s: float, gone: list[int], host: str) -> Finding:
+    """Ranks that are silent on a node whose sentinel cannot say that they live."""
     first = gone[0]
-    sentinel = state.nodes.of_host(host)
+    sentinel = state.nodes.by_host.get(host)
+    where = f" on {host}" if host else ""
     if sentinel is None:
-        witness = f"no sentinel was ever heard of on {host}"
-    elif sentinel_link(state, host, now_s) == "up":
-        witness = f"the sentinel on {host} answers but does not know of them"
+        witness = f"no sentinel was ever heard of{where}"
+    elif sentinel_link(state, sentinel, now_s) == "up":
+        witness = f"the sentinel{where} answers but does not know of them"
     else:
-        witness = f"the sentinel on {host} is silent, too"
-    if whole_node and sentinel is not None:
-        headline = f"node {host} does not answer: {ranks_text(gone)}"
-        remedy = f"see whether {host} is up and reaches the hub's address"
-    else:
-        does = "does" if len(gone) == 1 else "do"
-        headline = f"{ranks_text(gone)} on {host} {does} not answer, last {at_text(state, first)}"
-        remedy = f"see on {host} whether the processes are there: rankscope doctor"
+        witness = f"the sentinel{where} is silent, too"
+    does = "does" if len(gone) == 1 else "do"
     return Finding(
         kind="link-lost",
         severity="critical",
@@ -71,9 +102,9 @@ def _gone(state: RunState, now_s: float, gone: list[int], host: str, whole_node:
         victims=not_advancing(state, now_s, gone),
         step=step_in_work(state, first),
         since_s=_since_s(state, now_s, gone),
-        headline=headline,
+        headline=f"{ranks_text(gone)}{where} {does} not answer, last {at_text(state, first)}",
         evidence=[witness],
-        next=remedy,
+        next=f"see{where or ' on its node'} whether the processes are there",
         where={"phase": phase_of(state, first)},
     )
 

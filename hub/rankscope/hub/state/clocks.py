@@ -34,25 +34,28 @@ class Clocks(Columns):
 
     def heard(self, sender: int, t_s: float, received_s: float) -> None:
         """A message that was sent at ``t_s`` (the sender's clock) came at ``received_s``."""
+        cells = self.cells
         delay_s = received_s - t_s
-        floor_s = self.floor_s.item(sender)
+        floor_s = cells.floor_s[sender]
         if math.isnan(floor_s):
-            self.floor_s[sender] = delay_s
+            cells.floor_s[sender] = delay_s
         else:
-            crept_s = floor_s + DRIFT_PER_S * max(0.0, received_s - self.floor_at_s.item(sender))
-            self.floor_s[sender] = min(delay_s, crept_s)
-        self.floor_at_s[sender] = received_s
+            crept_s = floor_s + DRIFT_PER_S * max(0.0, received_s - cells.floor_at_s[sender])
+            cells.floor_s[sender] = min(delay_s, crept_s)
+        cells.floor_at_s[sender] = received_s
 
     def estimated(self, sender: int, offset_s: float, error_s: float | None) -> None:
         """The sender has an estimate of its own."""
-        self.offset_s[sender] = offset_s
-        self.error_s[sender] = math.nan if error_s is None else error_s
+        cells = self.cells
+        cells.offset_s[sender] = offset_s
+        cells.error_s[sender] = math.nan if error_s is None else error_s
 
     def place(self, sender: int, event_t_s: float, received_s: float) -> float:
         """When the event at ``event_t_s`` was, on the hub's clock; never after its receipt."""
-        offset_s = self.offset_s.item(sender)
+        cells = self.cells
+        offset_s: float = cells.offset_s[sender]
         if math.isnan(offset_s):
-            offset_s = self.floor_s.item(sender)
+            offset_s = cells.floor_s[sender]
         placed_s = event_t_s + offset_s
         # Also catches NaN and infinities: a sender never heard, or a time that cannot be.
         return placed_s if received_s - MAX_AGE_S < placed_s <= received_s else received_s

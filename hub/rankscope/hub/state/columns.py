@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,14 +37,23 @@ CODE = Field("i1", 0)
 
 
 class Columns:
-    """Base: a subclass names its columns in ``FIELDS`` and annotates them as attributes."""
+    """Base: a subclass names its columns in ``FIELDS`` and annotates them as attributes.
+
+    ``cells`` has the same memory as memoryviews, by the same names: reading or writing a single
+    element costs half of what it costs through numpy, and gives plain ints and floats.
+    """
 
     FIELDS: ClassVar[Mapping[str, Field]] = {}
 
     def __init__(self) -> None:
         self.size = 0
+        self.cells: Any = SimpleNamespace()
         for name, field in self.FIELDS.items():
-            setattr(self, name, field.new(0))
+            self._set(name, field.new(0))
+
+    def _set(self, name: str, column: Any) -> None:
+        setattr(self, name, column)
+        setattr(self.cells, name, memoryview(column))
 
     def reserve(self, size: int) -> None:
         """Make room for at least ``size`` elements; existing ones keep their values."""
@@ -57,7 +67,7 @@ class Columns:
         for name, field in self.FIELDS.items():
             grown = field.new(size)
             grown[:kept] = getattr(self, name)[:kept]
-            setattr(self, name, grown)
+            self._set(name, grown)
         self.size = size
 
     def clear(self, index: int | slice = slice(None)) -> None:

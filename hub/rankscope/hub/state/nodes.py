@@ -34,6 +34,8 @@ class Nodes:
 
     def __init__(self) -> None:
         self.sentinels: dict[str, Sentinel] = {}
+        self.by_host: dict[str, Sentinel] = {}
+        """For each host the sentinel that was heard last."""
 
     def get(self, node: str) -> Sentinel | None:
         """The sentinel of that name, made when it is new; None when there are too many."""
@@ -56,17 +58,11 @@ class Nodes:
         sentinel.memory_limit_bytes = report.memory_limit_bytes
         sentinel.oom_kills = report.oom_kills
 
-    def of_host(self, host: str) -> Sentinel | None:
-        """The sentinel of ``host`` that was heard last."""
-        return self.by_host().get(host)
-
-    def by_host(self) -> dict[str, Sentinel]:
-        newest: dict[str, Sentinel] = {}
-        for sentinel in self.sentinels.values():
-            known = newest.get(sentinel.host)
-            if sentinel.host and (known is None or sentinel.heard_s >= known.heard_s):
-                newest[sentinel.host] = sentinel
-        return newest
+    def heard(self, sentinel: Sentinel, received_s: float) -> None:
+        """It said something; from now on it speaks for its host."""
+        sentinel.heard_s = received_s
+        if sentinel.host:
+            self.by_host[sentinel.host] = sentinel
 
     def dump(self) -> list[Any]:
         return [msgspec.to_builtins(sentinel) for sentinel in self.sentinels.values()]
@@ -76,3 +72,4 @@ class Nodes:
         self.sentinels = {sentinel.node: sentinel for sentinel in sentinels}
         if sorted(s.index for s in sentinels) != list(range(len(self.sentinels))):
             raise ValueError("sentinels out of order")
+        self.by_host = {s.host: s for s in sorted(sentinels, key=lambda s: s.heard_s) if s.host}

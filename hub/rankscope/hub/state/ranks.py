@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,89 +147,98 @@ class RankColumns(Columns):
 
     def beat(self, beat: m.Beat, clocks: Clocks, received_s: float) -> None:
         """Take over what the rank is doing; its completed steps go through ``record``."""
+        cells = self.cells
         rank = beat.rank
-        self.step[rank] = beat.step
-        self.microbatch[rank] = beat.microbatch
-        self.phase[rank] = beat.phase
+        cells.step[rank] = beat.step
+        cells.microbatch[rank] = beat.microbatch
+        cells.phase[rank] = beat.phase
         since_s = clocks.place(rank, beat.phase_t_s, received_s)
-        self.phase_since_s[rank] = since_s
-        if beat.activity != self.activity.item(rank):
-            self.activity[rank] = beat.activity
-            moved_s = self.moved_s.item(rank)
+        cells.phase_since_s[rank] = since_s
+        if beat.activity != cells.activity[rank]:
+            cells.activity[rank] = beat.activity
+            moved_s = cells.moved_s[rank]
             # The phase's own begin is when it moved, also when the news of it comes late.
-            self.moved_s[rank] = since_s if not since_s < moved_s else moved_s
-        elif math.isnan(self.moved_s.item(rank)):
-            self.moved_s[rank] = received_s
-        self.dropped[rank] = beat.dropped
+            cells.moved_s[rank] = since_s if not since_s < moved_s else moved_s
+        elif math.isnan(cells.moved_s[rank]):
+            cells.moved_s[rank] = received_s
+        cells.dropped[rank] = beat.dropped
         if beat.overhead_s_per_step is not None:
-            self.overhead_s[rank] = beat.overhead_s_per_step
+            cells.overhead_s[rank] = beat.overhead_s_per_step
         memory = beat.memory
         if memory is not None:
             peak = memory.peak_allocated_bytes
-            self.memory_peak_bytes[rank] = memory.peak_resident_bytes if peak is None else peak
+            cells.memory_peak_bytes[rank] = memory.peak_resident_bytes if peak is None else peak
 
     def record(self, rank: int, record: m.StepRecord) -> bool:
         """Take over one completed step; False when it was known already."""
-        if record.step <= self.recorded.item(rank):
+        cells = self.cells
+        if record.step <= cells.recorded[rank]:
             return False
-        self.recorded[rank] = record.step
+        cells.recorded[rank] = record.step
         step_s = record.step_s
-        self.step_s[rank] = step_s
-        seen = self.steps_seen.item(rank)
-        self.steps_seen[rank] = seen + 1
-        self.recent_step_s[rank, seen % RECENT_STEPS] = step_s
+        cells.step_s[rank] = step_s
+        seen = cells.steps_seen[rank]
+        cells.steps_seen[rank] = seen + 1
+        cells.recent_step_s[rank, seen % RECENT_STEPS] = step_s
         if seen == 0:
-            self.first_step_s[rank] = step_s
-        elif not self.longest_step_s.item(rank) >= step_s:
-            self.longest_step_s[rank] = step_s
-        means = self.phase_means_s[rank]
-        means += (phases_s(record) - means) / min(seen + 1, PHASE_MEMORY)
+            cells.first_step_s[rank] = step_s
+        elif not cells.longest_step_s[rank] >= step_s:
+            cells.longest_step_s[rank] = step_s
+        weight = 1.0 / min(seen + 1, PHASE_MEMORY)
+        means = cells.phase_means_s
+        for place, phase_s in enumerate(phases_s(record)):
+            mean_s = means[rank, place]
+            means[rank, place] = mean_s + (phase_s - mean_s) * weight
         if record.tokens is not None and step_s > 0:
-            self.tokens_per_s[rank] = record.tokens / step_s
+            cells.tokens_per_s[rank] = record.tokens / step_s
         self.values(rank, record.step, record.loss, record.grad_norm)
-        self.grad_sharded[rank] = record.grad_norm_sharded
+        cells.grad_sharded[rank] = record.grad_norm_sharded
         return True
 
     def values(self, rank: int, step: int, loss: float | None, grad_norm: float | None) -> None:
         """Loss and gradient norm of ``step``; older ones than those known are left."""
-        if loss is not None and step >= self.loss_step.item(rank):
-            self.loss[rank] = loss
-            self.loss_step[rank] = step
-        if grad_norm is not None and step >= self.grad_step.item(rank):
-            self.grad_norm[rank] = grad_norm
-            self.grad_step[rank] = step
+        cells = self.cells
+        if loss is not None and step >= cells.loss_step[rank]:
+            cells.loss[rank] = loss
+            cells.loss_step[rank] = step
+        if grad_norm is not None and step >= cells.grad_step[rank]:
+            cells.grad_norm[rank] = grad_norm
+            cells.grad_step[rank] = step
 
     def sampled(self, sample: m.ProcessSample, at_s: float) -> bool:
         """Take over what the sentinel sees of the process; True when its state changed."""
+        cells = self.cells
         rank = sample.rank
         code = PROCESS_CODES.get(sample.state, UNKNOWN)
-        changed = code != self.process.item(rank)
+        changed = bool(code != cells.process[rank])
         if changed:
-            self.process[rank] = code
-            self.process_since_s[rank] = at_s - max(0.0, sample.state_s)
-        if not sample.cpu_s <= self.cpu_s.item(rank):
-            self.cpu_s[rank] = sample.cpu_s
-            self.cpu_moved_s[rank] = at_s
-        self.resident_bytes[rank] = sample.resident_bytes
-        if self.pid.item(rank) < 0:
-            self.pid[rank] = sample.pid
+            cells.process[rank] = code
+            cells.process_since_s[rank] = at_s - max(0.0, sample.state_s)
+        if not sample.cpu_s <= cells.cpu_s[rank]:
+            cells.cpu_s[rank] = sample.cpu_s
+            cells.cpu_moved_s[rank] = at_s
+        cells.resident_bytes[rank] = sample.resident_bytes
+        if cells.pid[rank] < 0:
+            cells.pid[rank] = sample.pid
         return changed
 
     def ended(self, end: m.ProcessEnded, at_s: float, received_s: float) -> None:
         """The sentinel saw the process end."""
+        cells = self.cells
+        cells = self.cells
         rank = end.rank
-        if not math.isnan(self.ended_s.item(rank)):
+        if not math.isnan(cells.ended_s[rank]):
             return
-        self.ended_s[rank] = at_s
-        self.ended_heard_s[rank] = received_s
-        self.process[rank] = ENDED
-        self.process_since_s[rank] = at_s
+        cells.ended_s[rank] = at_s
+        cells.ended_heard_s[rank] = received_s
+        cells.process[rank] = ENDED
+        cells.process_since_s[rank] = at_s
         if end.exit_code is not None:
-            self.exit_code[rank] = end.exit_code
-        self.signal[rank] = end.signal or 0
-        self.oom_killed[rank] = end.oom_killed
-        if self.pid.item(rank) < 0:
-            self.pid[rank] = end.pid
+            cells.exit_code[rank] = end.exit_code
+        cells.signal[rank] = end.signal or 0
+        cells.oom_killed[rank] = end.oom_killed
+        if cells.pid[rank] < 0:
+            cells.pid[rank] = end.pid
 
     def recent(self, rank: int) -> list[float]:
         """The rank's newest step times in seconds, oldest first."""
@@ -240,8 +249,12 @@ class RankColumns(Columns):
         return [float(value) for value in np.roll(ring, -(seen % RECENT_STEPS))]
 
 
-def phases_s(record: m.StepRecord) -> Any:
-    """The record's durations in the order of ``PHASES``, shape (5,), seconds."""
-    return np.array(
-        (record.data_s, record.forward_s, record.backward_s, record.optimizer_s, record.other_s)
+def phases_s(record: m.StepRecord) -> tuple[float, ...]:
+    """The record's durations in the order of ``PHASES``, seconds."""
+    return (
+        record.data_s,
+        record.forward_s,
+        record.backward_s,
+        record.optimizer_s,
+        record.other_s,
     )

@@ -152,13 +152,13 @@ class RunState:
             if self.first_heard_s is None:
                 self.first_heard_s = received_s
                 self.head_changed = self.version + 1
-            ranks.heard_s[rank] = received_s
+            ranks.cells.heard_s[rank] = received_s
             handler(message, received_s)
         elif type(message) is m.Beat:
             # It comes late: its records are still true, the rest is not.
             self._records(message, received_s)
         self.version += 1
-        self.ranks.changed[rank] = self.version
+        self.ranks.cells.changed[rank] = self.version
 
     def _reserve(self, size: int) -> None:
         self.ranks.reserve(size)
@@ -225,7 +225,7 @@ class RunState:
             self.clocks.estimated(beat.rank, beat.hub_offset_s, beat.hub_offset_error_s)
         ranks = self.ranks
         ranks.beat(beat, self.clocks, received_s)
-        if ranks.goodbye.item(beat.rank):
+        if ranks.cells.goodbye[beat.rank]:
             ranks.goodbye[beat.rank] = NO_GOODBYE  # it was attached again
         if beat.memory is not None:
             self.words.memory[beat.rank] = beat.memory
@@ -289,9 +289,9 @@ class RunState:
         self.node_clocks.reserve(index + 1)
         self.node_clocks.heard(index, message.t_s, received_s)
         arrived = self.node_sequences.arrived(index, message.seq)
-        sentinel.heard_s = received_s
         if arrived == FRESH or isinstance(message, m.ProcessEnded):
             self._node_handlers[type(message)](message, sentinel, received_s)
+        self.nodes.heard(sentinel, received_s)
         self.version += 1
         self.head_changed = self.version
 

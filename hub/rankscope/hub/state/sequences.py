@@ -24,19 +24,20 @@ class Sequences(Columns):
 
     def arrived(self, sender: int, seq: int) -> int:
         """Note message ``seq``: FRESH (newer than all), LATE (fills a gap) or AGAIN (a repeat)."""
-        last = self.last.item(sender)
+        cells = self.cells
+        last: int = cells.last[sender]
         if seq == last + 1:
-            self.last[sender] = seq
+            cells.last[sender] = seq
             return FRESH
         if seq > last:
-            self.missed[sender] += seq - last - 1
+            cells.missed[sender] += seq - last - 1
             self._remember(sender, last + 1, seq)
-            self.last[sender] = seq
+            cells.last[sender] = seq
             return FRESH
         gaps = self.gaps.get(sender)
         if gaps is not None and seq in gaps:
             gaps.discard(seq)
-            self.missed[sender] -= 1
+            cells.missed[sender] -= 1
             return LATE
         return AGAIN
 
