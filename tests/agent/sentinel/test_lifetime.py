@@ -124,7 +124,8 @@ def test_deaths_while_the_hub_is_away_are_told_when_it_is_back(tmp_path: Path) -
         told = hub.deaths()
         assert [d.rank for d in told] == [0, 1, 2]
         assert [d.signal for d in told] == [None, signal.SIGKILL, signal.SIGTERM]
-        assert all(d.event_t_s < back_s <= d.t_s for d in told)
+        assert all(d.event_t_s <= d.t_s and back_s <= d.t_s for d in told)
+        assert told[0].event_t_s < told[1].event_t_s < told[2].event_t_s
         assert hub.hellos()
         numbers = hub.numbers()
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))

@@ -197,8 +197,23 @@ def test_a_folder_that_is_not_there_holds_no_registrations(tmp_path: Path) -> No
     """It may come later, or may have been removed: neither is an error."""
     registry = Registry(tmp_path / "none")
     assert registry.new(time.time_ns()) == []
-    registry.tidy()
+    registry.tidy(None)
     registry.remove()
+
+
+def test_tidying_leaves_a_registration_that_came_a_moment_ago(tmp_path: Path) -> None:
+    """Only what is known to have ended is removed, and the folder stays with what is left."""
+    directory = make_node_dir(tmp_path)
+    registry = Registry(directory)
+    ended, fresh = Registration(1, 1.0, 0, 0), Registration(2, 2.0, 1, 0)
+    nodedir.register(directory, ended)
+    nodedir.register(directory, fresh)
+    registry.tidy([ended])
+    registry.remove()
+    assert nodedir.read_registrations(directory) == [fresh]
+    registry.tidy(None)
+    registry.remove()
+    assert not directory.exists()
 
 
 def test_a_lock_that_was_removed_by_its_holder_can_be_taken_anew(tmp_path: Path) -> None:

@@ -90,6 +90,8 @@ def watch(options: argparse.Namespace, key: ClientKey) -> None:
     finally:
         lock.release()
         gpus.stop()
+        if keeper is not None:
+            keeper.close()
         link.close()
 
 

@@ -74,6 +74,12 @@ class HubKeeper:
             self._tries.count(now)
             self._start(now)
 
+    def close(self) -> None:
+        """Leave the hub to itself: it outlives its sentinel."""
+        if self._child is not None and self._child.poll() is None:
+            self._child.returncode = 0  # else its object warns, as it goes, that the hub still runs
+        self._child = None
+
     def _read(self) -> RunInfo | None:
         try:
             return self._directory.read_info()

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import zmq
 
-from rankscope.agent.nodedir import Registration
 from rankscope.agent.sentinel import host, report, stopped
 from rankscope.agent.sentinel.deaths import Deaths
 from rankscope.agent.sentinel.gpuwatch import GpuWatch
@@ -110,18 +109,15 @@ class Loop:
                 break
             self._wait(min(tick_t_s, report_t_s))
 
-    def live_registrations(self) -> list[Registration]:
-        """Ranks that still run, for whoever tidies up."""
-        return [w.registration for w in self._live()]
-
     def look_for_new(self) -> bool:
         """Whether a rank has registered that is alive: the sentinel has to go on."""
         self._take_new(time.monotonic())
         return bool(self._live())
 
     def tidy(self) -> None:
-        """Remove the registrations of the ended ranks."""
-        self._registry.tidy(keep=self.live_registrations() if not self.run_over else ())
+        """Remove the registrations of the ended ranks, or all when the run is over."""
+        ended = [w.registration for w in self._watches if w.state == "ended"]
+        self._registry.tidy(None if self.run_over else ended)
 
     def remove_folders(self) -> None:
         self._registry.remove()

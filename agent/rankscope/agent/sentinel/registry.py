@@ -38,16 +38,22 @@ class Registry:
         self._seen.update(new)
         return new
 
-    def tidy(self, keep: Collection[Registration] = ()) -> None:
-        """Remove all registrations but ``keep``, and the folders when nothing is left in them."""
+    def tidy(self, ended: Collection[Registration] | None) -> None:
+        """Remove the registrations of ``ended`` processes; None: the run is over, remove all.
+
+        One that was made a moment ago, and that nobody has looked at yet, stays.
+        """
+        left = False
         with contextlib.suppress(OSError, UserError):
             for one in nodedir.read_registrations(self._directory):
-                if one not in keep:
+                if ended is None or one in ended:
                     path = nodedir.registration_path(self._directory, one.attempt, one.rank)
                     path.unlink(missing_ok=True)
+                else:
+                    left = True
         leader = nodedir.leader_lock_path(self._directory)
         with contextlib.suppress(OSError):
-            if not keep and not nodedir.is_locked(leader):
+            if not left and not nodedir.is_locked(leader):
                 leader.unlink(missing_ok=True)
 
     def remove(self) -> None:

@@ -1,0 +1,116 @@
+"""A sentinel that restarts the hub which an agent had started."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from rankscope.agent.sentinel import hubkeeper
+from rankscope.agent.sentinel.hubkeeper import HubKeeper
+from rankscope.protocol.procs import is_alive
+from rankscope.protocol.rundir import RunDirectory, RunInfo, hub_is_alive
+from support.sentinels import Launcher, make_node_dir, sentinel
+from support.wire import hub_process, new_run, wait_until
+
+pytestmark = pytest.mark.processes
+
+
+@contextmanager
+def hub_ended_at_last(directory: RunDirectory) -> Iterator[None]:
+    """Ends whatever hub ``run.json`` names in the end, and waits until it is gone."""
+    try:
+        yield
+    finally:
+        end_hub(directory)
+
+
+def end_hub(directory: RunDirectory) -> None:
+    info = directory.read_info()
+    if info.hub is not None and hub_is_alive(info):
+        os.kill(info.hub.pid, signal.SIGTERM)
+        hub = info.hub
+        wait_until(lambda: not is_alive(hub.pid, hub.start_time_s), "the hub's end")
+
+
+def has_new_hub(directory: RunDirectory, before: RunInfo) -> bool:
+    now = directory.read_info()
+    return now.hub != before.hub and hub_is_alive(now)
+
+
+def test_a_killed_hub_is_started_again_on_its_endpoint(tmp_path: Path) -> None:
+    """After kill -9 a new hub serves at the same place, and knows the node and its ranks."""
+    directory = make_node_dir(tmp_path)
+    with hub_process(tmp_path) as hub, Launcher() as launcher, hub_ended_at_last(hub.directory):
+        key = hub.directory.read_key("agent")
+        supervise = ("--supervise-hub", str(hub.directory.path))
+        with sentinel(directory, hub.endpoint, key, *supervise):
+            launcher.register(directory, 0)
+            for _ in range(2):
+                before = hub.directory.read_info()
+                assert before.hub is not None
+                os.kill(before.hub.pid, signal.SIGKILL)
+                assert hub.process is not None
+                hub.process.wait()  # the first one is this test's child
+                wait_until(partial(has_new_hub, hub.directory, before), "a new hub")
+                assert hub.directory.read_info().endpoint == hub.endpoint
+            with hub.connect("viewer") as client:
+                view = client.wait_for_view("overview", lambda view: view.nodes)
+                assert view.nodes[0].gpu_note
+
+
+def test_a_hub_that_ended_in_an_orderly_way_stays_ended(tmp_path: Path) -> None:
+    """run.json then says when; nobody starts it again."""
+    said: list[str] = []
+    with hub_process(tmp_path) as hub:
+        keeper = HubKeeper(hub.directory, said.append)
+        hub.terminate()
+        ended = hub.directory.read_info()
+        assert ended.ended_s is not None
+        for number in range(10):
+            keeper.poll(time.monotonic() + number)
+        assert hub.directory.read_info() == ended
+        assert said == []
+
+
+def test_it_gives_up_in_words_on_a_hub_that_cannot_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its key gone no hub can start: after so many tries the log says that it gave up."""
+    said: list[str] = []
+    monkeypatch.setattr(hubkeeper, "MAX_TRIES", 2)
+    with hub_process(tmp_path) as hub:
+        hub.kill()
+        hub.directory.key_path("hub").unlink()
+        keeper = HubKeeper(hub.directory, said.append)
+        skipped_s = 0.0
+
+        def given_up() -> bool:
+            nonlocal skipped_s
+            skipped_s += 0.05  # the pauses between tries are not waited for
+            keeper.poll(time.monotonic() + skipped_s)
+            return bool(said)
+
+        wait_until(given_up, "the end of its patience", 60.0)
+        assert said[0].startswith("gave up restarting the hub after 2 tries in 60 s")
+        assert "hub key" in said[0]
+        assert "sentinel: gave up" in hub.log()
+        lines = hub.log().count("\n")
+        keeper.poll(time.monotonic() + 1000)
+        assert hub.log().count("\n") == lines
+
+
+def test_a_run_whose_hub_never_bound_is_left_alone(tmp_path: Path) -> None:
+    """Whoever made the run directory is still starting its hub."""
+    said: list[str] = []
+    directory = new_run(tmp_path)
+    keeper = HubKeeper(directory, said.append)
+    keeper.poll(time.monotonic())
+    assert not directory.log.exists()
+    directory.info_path.unlink()
+    keeper.poll(time.monotonic())
+    assert said == []
