@@ -1,0 +1,179 @@
+"""Whole runs for tests: ``rankscope run -- torchrun … trainer``, watched through the command line.
+
+Everything is real: ranks, hub, sentinel, sockets. What is started is ended by its pid.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+
+RANKSCOPE = [str(Path(sys.executable).with_name("rankscope"))]
+DEADLINE_S = 90.0
+"""For things that need ranks to start on a busy machine; reaching it is a failure."""
+
+T = TypeVar("T")
+
+
+def wait_until(condition: Callable[[], T | None], what: str, deadline_s: float = DEADLINE_S) -> T:
+    """The first true value of ``condition``; fails with ``what`` after ``deadline_s``."""
+    end = time.monotonic() + deadline_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < end, f"not within {deadline_s:.0f} s: {what}"
+        time.sleep(0.05)
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    """This process's environment with a run home of its own and one thread a rank."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("RANKSCOPE")}
+    return {
+        **kept,
+        "RANKSCOPE_HOME": str(home),
+        "OMP_NUM_THREADS": "1",
+        "PYTHONUNBUFFERED": "1",
+        "LC_ALL": "C.UTF-8",
+        **more,
+    }
+
+
+def torchrun(ranks: int, *trainer: str, module: str = "rankscope.trainers.ddp") -> list[str]:
+    """The command line of a training run on this machine, on a free rendezvous port."""
+    return [
+        *(sys.executable, "-m", "torch.distributed.run", "--nnodes=1"),
+        *(f"--nproc-per-node={ranks}", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0"),
+        *("-m", module, *trainer),
+    ]
+
+
+@dataclass
+class Run:
+    """A live run: the launcher's process and how to ask about it."""
+
+    home: Path
+    process: "subprocess.Popen[str]"
+    out: Path
+    started: list[int] = field(default_factory=list)
+
+    def ask(self, *command: str, timeout_s: float = 60.0) -> "subprocess.CompletedProcess[str]":
+        """Run ``rankscope COMMAND`` beside it."""
+        return subprocess.run(
+            [*RANKSCOPE, *command],
+            env=environment(self.home),
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+
+    def status(self) -> dict[str, Any] | None:
+        """``status --json``, or None while there is no answer."""
+        answer = self.ask("status", "--json")
+        if answer.returncode != 0:
+            return None
+        document: dict[str, Any] = json.loads(answer.stdout)
+        return document
+
+    def wait_status(
+        self, condition: Callable[[dict[str, Any]], Any], what: str, deadline_s: float = DEADLINE_S
+    ) -> dict[str, Any]:
+        """The first status for which ``condition`` holds."""
+        last: dict[str, Any] | None = None
+
+        def check() -> dict[str, Any] | None:
+            nonlocal last
+            last = self.status()
+            return last if last is not None and condition(last) else None
+
+        try:
+            return wait_until(check, what, deadline_s)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; last status {last}; output {self.output()}") from None
+
+    def output(self) -> str:
+        """What the training command has printed so far."""
+        return self.out.read_text(errors="replace")
+
+    def run_json(self) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(
+            (self.home / "runs" / "latest" / "run.json").read_text()
+        )
+        return document
+
+    def hub_pid(self) -> int:
+        return int(self.run_json()["hub"]["pid"])
+
+    def rank_pids(self, ranks: int) -> dict[int, int]:
+        """The pid of each rank, once all of them are known to the hub."""
+        document = self.wait_status(
+            lambda s: sum(row["pid"] is not None for row in s["ranks"]) == ranks,
+            f"{ranks} ranks known",
+        )
+        return {row["rank"]: row["pid"] for row in document["ranks"]}
+
+
+@contextlib.contextmanager
+def live_run(home: Path, command: list[str], *options: str, **env: str) -> Iterator[Run]:
+    """``rankscope run OPTIONS -- COMMAND`` until the block ends; then nothing of it is left."""
+    out = home.parent / f"{home.name}.out"
+    with out.open("w") as sink:
+        process = subprocess.Popen(
+            [*RANKSCOPE, "run", *options, "--", *command],
+            env=environment(home, **env),
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+    run = Run(home, process, out)
+    try:
+        yield run
+    finally:
+        end_run(run)
+
+
+def end_run(run: Run) -> None:
+    """End the launcher, its ranks, the hub and the sentinels, by pid."""
+    ours = {child.pid: child for child in _descendants(run.process.pid)}
+    if run.process.poll() is None:
+        run.process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            run.process.wait(10)
+    for process in ours.values():
+        with contextlib.suppress(psutil.Error):
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+    for process in belonging_to(run.home):
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    if run.process.poll() is None:
+        run.process.kill()
+    run.process.wait(10)
+
+
+def belonging_to(home: Path) -> list[psutil.Process]:
+    """Processes whose environment names ``home``: hubs, sentinels, ranks of that home only."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.pid != os.getpid() and process.environ().get("RANKSCOPE_HOME") == str(home):
+                found.append(process)
+    return found
+
+
+def _descendants(pid: int) -> list[psutil.Process]:
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(pid).children(recursive=True)
+    return []
