@@ -210,6 +210,65 @@ RAISED = finding(
     where={"source": "train.py:118 in main"},
 )
 
+
+def detail_of(row: s.RankRow) -> s.RankDetail:
+    """A rank page's worth of facts beside ``row``."""
+    raised = row.process == "ended" and row.ended != "exit 0"
+    return s.RankDetail(
+        row=row,
+        facts={"python": "3.11.7", "torch": "2.13.0", "backend": "nccl", "OMP_NUM_THREADS": "1"},
+        trainer="ddp",
+        device="cuda:2",
+        groups=[
+            s.GroupRow(
+                group="0",
+                description="default_pg",
+                backend="nccl",
+                size=8,
+                ranks=list(range(8)),
+                last_enqueued=18233,
+                last_started=18233,
+                last_completed=18232,
+            ),
+            s.GroupRow(
+                group="1",
+                description="",
+                backend="gloo",
+                size=2,
+                ranks=[2, 6],
+                last_enqueued=12,
+                last_started=-1,
+                last_completed=12,
+            ),
+        ],
+        phase_s={
+            "data": 0.003,
+            "forward": 0.051,
+            "backward": 0.092,
+            "optimizer": 0.017,
+            "other": 0.02,
+        },
+        step_s_history=[0.163 + 0.01 * (i % 3) for i in range(30)],
+        memory={
+            "allocated_bytes": 30_100_000_000,
+            "peak_allocated_bytes": 41_200_000_000,
+            "reserved_bytes": 44_000_000_000,
+            "device_total_bytes": 80_000_000_000,
+            "resident_bytes": 5_120_000_000,
+            "peak_reserved_bytes": None,
+        },
+        cpu_s=4212.0,
+        resident_bytes=5_120_000_000,
+        hub_offset_s=1764432000.25,
+        hub_offset_error_s=0.0004,
+        probe_faults={"memory": "OSError: [Errno 5] Input/output error"} if raised else {},
+        exception='Traceback (most recent call last):\n  File "train.py", line 118, in main\n'
+        "    loss = objective(model(batch))\nValueError: no such token"
+        if raised
+        else "",
+    )
+
+
 NO_STEP: dict[str, object] = {
     "step": 0,
     "phase": "starting",

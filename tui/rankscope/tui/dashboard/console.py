@@ -147,7 +147,7 @@ class Dashboard(App[None]):
         self._moved()
 
     def action_go_back(self) -> None:
-        self._navigation.back()
+        self._navigation.go_back()
         self._moved()
 
     def action_open(self) -> None:

@@ -23,7 +23,7 @@ class Navigation:
     def go(self, name: ScreenName) -> None:
         """Show the screen ``name``; again when it is shown already, goes back."""
         if name == self.screen.name and name not in BASES:
-            self.back()
+            self.go_back()
             return
         if name not in self._kept:
             self._kept[name] = _make(name)
@@ -44,7 +44,7 @@ class Navigation:
             self._stack = [each for each in self._stack if each.name != "rank"]
             self._stack.append(RankScreen(rank))
 
-    def back(self) -> None:
+    def go_back(self) -> None:
         if len(self._stack) > 1:
             left = self._stack.pop()
             wanted = left.rank_wanted()

@@ -17,7 +17,7 @@ from rankscope.tui.dashboard.render.line import (
     fit,
     left,
     line,
-    wrap,
+    paragraph,
 )
 from rankscope.tui.dashboard.render.nodes import bare_ranks
 from rankscope.tui.dashboard.render.numbers import phase_line, step_time_sparkline
@@ -55,13 +55,7 @@ def _heading(text: str, width: int) -> Line:
 
 
 def _named(name: str, text: str, width: int, style: StyleName = "") -> list[Line]:
-    """A name and its text, wrapped under itself."""
-    wrapped = wrap(text, width - NAME_WIDTH - 4, 8) or [numbers.DASH]
-    heads = [left(name, NAME_WIDTH), *([" " * NAME_WIDTH] * (len(wrapped) - 1))]
-    return [
-        fit(line("  ", Span(head, "dim"), " ", Span(each, style)), width)
-        for head, each in zip(heads, wrapped, strict=True)
-    ]
+    return paragraph(Span(name, "dim"), NAME_WIDTH + 1, text or numbers.DASH, width, style=style)
 
 
 def _who(row: RankRow, picture: Picture, width: int) -> Line:

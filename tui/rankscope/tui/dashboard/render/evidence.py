@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rankscope.protocol.shapes import Finding
 from rankscope.tui.dashboard.picture import Picture
-from rankscope.tui.dashboard.render.line import BLANK, Line, Span, StyleName, fit, left, line, wrap
+from rankscope.tui.dashboard.render.line import BLANK, Line, Span, StyleName, fit, line, paragraph
 from rankscope.tui.words import numbers
 from rankscope.tui.words.marks import SEVERITIES
 
@@ -83,9 +83,4 @@ def _ranks(ranks: list[int], nobody: str) -> str:
 
 
 def _named(name: str, text: str, width: int, style: StyleName = "") -> list[Line]:
-    wrapped = wrap(text, width - NAME_WIDTH - 4, 12) or [numbers.DASH]
-    names = [name, *([""] * (len(wrapped) - 1))]
-    return [
-        fit(line("  ", Span(left(head, NAME_WIDTH), "dim"), Span(each, style)), width)
-        for head, each in zip(names, wrapped, strict=True)
-    ]
+    return paragraph(Span(name, "dim"), NAME_WIDTH, text, width, style=style, max_lines=12)

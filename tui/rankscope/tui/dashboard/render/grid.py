@@ -124,7 +124,7 @@ def _named(nodes: Nodes, width: int) -> Plan:
 def _packed(nodes: Nodes, width: int) -> Plan:
     number = _number_width(nodes)
     start = number + 3
-    eights = max(1, (width - start) // (EIGHT + 1))
+    eights = max(1, (width - start + 1) // (EIGHT + 1))
     a_line = eights * EIGHT
     order = [rank for _, ranks in nodes for rank in ranks]
     rows = [

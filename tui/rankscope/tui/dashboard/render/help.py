@@ -3,10 +3,10 @@
 from rankscope.tui.dashboard.actions import ACTIONS, GROUPS
 from rankscope.tui.dashboard.marks import BLAMED, SUSPECT, WAITING
 from rankscope.tui.dashboard.render.grid import TONE_STYLES
-from rankscope.tui.dashboard.render.line import BLANK, Line, Span, fit, left, line, wrap
+from rankscope.tui.dashboard.render.line import BLANK, Line, Span, line, paragraph, wrap
 from rankscope.tui.words.marks import Mark
 
-KEYS_WIDTH = 14
+KEYS_WIDTH = 20
 
 MARKS = (
     (Mark("●", "at work", "good"), "it is heard of and moves"),
@@ -35,16 +35,12 @@ def help_lines(width: int) -> list[Line]:
         for action in ACTIONS:
             if action.group != group:
                 continue
-            wrapped = wrap(action.help, width - KEYS_WIDTH - 6, 3)
-            heads = [action.all_keys_text, *([""] * (len(wrapped) - 1))]
-            lines += [
-                line("    ", Span(left(head, KEYS_WIDTH), "strong"), each)
-                for head, each in zip(heads, wrapped, strict=True)
-            ]
+            head = Span(action.all_keys_text, "strong")
+            lines += paragraph(head, KEYS_WIDTH, action.help, width, indent=4)
     lines += [BLANK, line("  ", Span("Marks of a rank", "accent"))]
     for mark, meaning in MARKS:
-        glyph = Span(f"{mark.glyph} ", TONE_STYLES[mark.tone])
-        lines.append(fit(line("    ", glyph, left(mark.word, KEYS_WIDTH - 2), meaning), width))
+        head = Span(f"{mark.glyph} {mark.word}", TONE_STYLES[mark.tone])
+        lines += paragraph(head, KEYS_WIDTH, meaning, width, indent=4)
     for note in NOTES:
         lines.append(BLANK)
         lines += [line("  ", Span(each, "dim")) for each in wrap(note, width - 4, 8)]

@@ -146,7 +146,26 @@ def wrap(text: str, width: int, max_lines: int) -> list[str]:
             if current:
                 lines.append(current)
             current = word
-    return [clip(each, width) for each in [*lines, current]]
+    return [clip(each, width) for each in [*lines, current] if each]
+
+
+def paragraph(
+    head: Span,
+    head_width: int,
+    text: str,
+    width: int,
+    *,
+    indent: int = 2,
+    style: StyleName = "",
+    max_lines: int = 8,
+) -> list[Line]:
+    """``head`` in a column of its own, and ``text`` wrapped beside it; at least one line."""
+    wrapped = wrap(text, width - indent - head_width - 1, max_lines) or [""]
+    heads = [head, *([Span("")] * (len(wrapped) - 1))]
+    return [
+        fit(line(" " * indent, Span(left(h.text, head_width), h.style), Span(each, style)), width)
+        for h, each in zip(heads, wrapped, strict=True)
+    ]
 
 
 def text_of(content: Line) -> str:

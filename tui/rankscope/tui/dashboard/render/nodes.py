@@ -101,9 +101,9 @@ def notes(overview: Overview | None) -> list[str]:
     said: dict[str, list[str]] = {}
     for node in nodes:
         if node.gpu_note and not node.gpus:
-            said.setdefault(f"GPU {node.gpu_note}", []).append(node.host)
+            said.setdefault(f"GPU: {node.gpu_note.removeprefix('none: ')}", []).append(node.host)
         if node.stack_note:
-            said.setdefault(f"stacks {node.stack_note}", []).append(node.host)
+            said.setdefault(f"stacks: {node.stack_note}", []).append(node.host)
     return [
         text if len(hosts) == len(nodes) else f"{text} ({', '.join(hosts[:3])})"
         for text, hosts in said.items()

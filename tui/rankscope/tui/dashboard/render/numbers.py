@@ -6,7 +6,7 @@ from statistics import fmean, median
 
 from rankscope.protocol.shapes import Overview
 from rankscope.tui.dashboard.render.line import Line, Span, StyleName, first_that_fit, fit, line
-from rankscope.tui.dashboard.render.sparkline import by_bucket, chart, sparkline
+from rankscope.tui.dashboard.render.sparkline import by_bucket, chart, drawn_out, sparkline
 from rankscope.tui.words import numbers
 
 PHASES = ("data", "forward", "backward", "optimizer", "other")
@@ -52,8 +52,8 @@ def _course(overview: Overview, width: int) -> Line:
     words = f"{_time(overview.step_s, overview.step_spread_s):<14}"
     room = (width - len("  loss   step  ") - len(words) - 1) // 2
     spark = max(MIN_SPARK, min(MAX_SPARK, room))
-    loss = by_bucket(history.step, history.loss, spark, fmean)
-    times = by_bucket(history.step, history.step_s, spark, max)
+    loss = drawn_out(by_bucket(history.step, history.loss, spark, fmean), spark)
+    times = drawn_out(by_bucket(history.step, history.step_s, spark, max), spark)
     return fit(
         line(
             Span("  loss ", "dim"),
@@ -71,8 +71,8 @@ def _charts(overview: Overview, width: int, rows: int) -> list[Line]:
     """Loss and step time as charts, each with its range beside it."""
     history = overview.history
     room = max(MIN_SPARK, min(80, (width - 2 * (SCALE_WIDTH + 3)) // 2))
-    loss = by_bucket(history.step, history.loss, room, fmean)
-    times = by_bucket(history.step, history.step_s, room, max)
+    loss = drawn_out(by_bucket(history.step, history.loss, room, fmean), room)
+    times = drawn_out(by_bucket(history.step, history.step_s, room, max), room)
     known = [value for value in loss if value is not None and math.isfinite(value)]
     high = _three_medians(times)
     left_scale = ["loss"] + [""] * (rows - 1)
@@ -128,7 +128,9 @@ def _time(step_s: float | None, spread_s: float | None) -> str:
 def phase_line(phase_s: dict[str, float], width: int) -> Line:
     """One bar a phase, as long as its share of the step; milliseconds in a fixed width."""
     shown = [(name, phase_s[name]) for name in PHASES if name in phase_s]
-    shown = [(name, s) for name, s in shown if name != "other" or s >= 0.02 * sum(phase_s.values())]
+    # Beside the four phases a narrow line has room for the rest only when that is a lot.
+    least = (0.02 if width >= 100 else 0.1) * sum(phase_s.values())
+    shown = [(name, s) for name, s in shown if name != "other" or s >= least]
     total = sum(seconds for _, seconds in shown)
     if total <= 0:
         return line(Span("  phase ", "dim"), Span("no step yet", "dim"))

@@ -15,8 +15,7 @@ def by_bucket(
     """``values`` in at most ``width`` buckets of equally many steps, oldest first.
 
     Buckets begin at multiples of their size, so that a new step changes the last one only.
-    ``choose`` makes one number of a bucket's known ones; one that is not finite wins. When they
-    fill more than half of ``width`` they are drawn out to fill it.
+    ``choose`` makes one number of a bucket's known ones; one that is not finite wins.
     """
     if not steps or width <= 0:
         return []
@@ -27,10 +26,14 @@ def by_bucket(
     for step, value in zip(steps, values, strict=True):
         if value is not None:
             buckets[step // size].append(value)
-    chosen = [_of_bucket(known, choose) for _, known in sorted(buckets.items())]
-    if 2 * len(chosen) <= width:
-        return chosen
-    return [chosen[place * len(chosen) // width] for place in range(width)]
+    return [_of_bucket(known, choose) for _, known in sorted(buckets.items())]
+
+
+def drawn_out(values: Sequence[float | None], width: int) -> Sequence[float | None]:
+    """``values`` repeated so that they fill ``width``, when they fill more than half of it."""
+    if 2 * len(values) <= width:
+        return values
+    return [values[place * len(values) // width] for place in range(width)]
 
 
 def _of_bucket(known: Sequence[float], choose: Callable[[Sequence[float]], float]) -> float | None:

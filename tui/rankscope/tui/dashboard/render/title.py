@@ -16,7 +16,7 @@ def title_line(picture: Picture, width: int, now_t_s: float) -> Line:
     if overview is not None:
         what = [f"attempt {overview.attempt}"] if overview.attempt else []
         what += [overview.trainer] if overview.trainer else []
-        what.append(numbers.plural(overview.world_size, "rank"))
+        what += [numbers.plural(overview.world_size, "rank")] if overview.world_size else []
         if len(overview.nodes) > 1:
             what.append(numbers.plural(len(overview.nodes), "node"))
         what += [overview.device] if overview.device else []

@@ -10,6 +10,7 @@ from rankscope.tui.dashboard.render.line import (
     StyleName,
     fit,
     line,
+    paragraph,
     spread,
     width_of,
     wrap,
@@ -96,6 +97,8 @@ def _waits_for(status: Status) -> str:
     """What a run that has not made its first step is waiting for."""
     here = {row.rank for row in status.ranks if row.pid is not None or row.heard_s is not None}
     missing = sorted(set(range(status.world_size)) - here)
+    if not status.world_size and not here:
+        return "no rank is here yet: they show up when the script reaches attach(…)"
     if missing and not here:
         return f"no rank is here yet, {numbers.count(status.world_size)} are expected"
     if missing:
@@ -134,6 +137,7 @@ def _who(status: Status, finding: Finding | None) -> list[Span]:
 
 def _next(finding: Finding | None, width: int) -> list[Line]:
     """The next step to take, where a finding knows one."""
-    wrapped = wrap(finding.next, width - INDENT - 7, 2) if finding is not None else []
-    heads = [Span("next  ", "accent"), Span("      ")]
-    return [line(" " * INDENT, head, each) for head, each in zip(heads, wrapped, strict=False)]
+    if finding is None or not finding.next:
+        return []
+    head = Span("next", "accent")
+    return paragraph(head, 6, finding.next, width, indent=INDENT, max_lines=2)

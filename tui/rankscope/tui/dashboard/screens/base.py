@@ -11,7 +11,7 @@ from typing import Literal
 from rankscope.tui.dashboard.actions import ScreenName, footer_actions
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.bottom import footer_line
-from rankscope.tui.dashboard.render.line import Line, rule
+from rankscope.tui.dashboard.render.line import Line, fit, rule
 from rankscope.tui.dashboard.render.title import title_line
 from rankscope.tui.dashboard.render.verdict import verdict_lines
 
@@ -46,6 +46,7 @@ class Layout:
     count: int
     line_at: Callable[[int], Line]
     bottom: list[Line]
+    width: int
     offset: int = 0
     """The first of the scrolling lines that is seen."""
 
@@ -60,7 +61,7 @@ class Layout:
             self.line_at(y) if y < self.count else ()
             for y in range(self.offset, self.offset + seen)
         ]
-        return [*self.top, *middle, *self.bottom][:height]
+        return [fit(each, self.width) for each in [*self.top, *middle, *self.bottom][:height]]
 
 
 class Screen:
@@ -123,7 +124,7 @@ class Screen:
         if count > seen:
             position = f"{self.offset + 1}-{min(count, self.offset + seen)} of {count}"
         bottom[-1] = footer_line(footer_actions(self.name), room.width, position)
-        return Layout(head, count, line_at, bottom, self.offset)
+        return Layout(head, count, line_at, bottom, room.width, self.offset)
 
 
 def head_lines(picture: Picture, room: Room, *, brief: bool) -> list[Line]:
