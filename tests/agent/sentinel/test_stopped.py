@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,46 @@ def test_a_rank_that_was_stopped_when_first_seen_is_told_so(tmp_path: Path) -> N
         with sentinel(directory, hub.endpoint, hub.key):
             hub.wait_for_state(0, "stopped")
             assert hub.reports()[0].processes[0].state == "stopped"
+
+
+TRACER = """
+import ctypes, os, sys
+PTRACE_ATTACH, PTRACE_DETACH = 16, 17
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+pid = int(sys.argv[1])
+if libc.ptrace(PTRACE_ATTACH, pid, None, None):
+    print(os.strerror(ctypes.get_errno()), flush=True)
+    sys.exit()
+os.waitpid(pid, 0)
+print("held", flush=True)
+sys.stdin.read()
+libc.ptrace(PTRACE_DETACH, pid, None, None)
+"""
+
+
+@pytest.mark.processes
+def test_a_rank_held_by_a_real_tracer_is_not_called_stopped(tmp_path: Path) -> None:
+    """While its stack is being read from outside a rank is reported as alive."""
+    directory = make_node_dir(tmp_path)
+    with NodeRouter() as hub, Launcher() as launcher, sentinel(directory, hub.endpoint, hub.key):
+        pid = launcher.register(directory, 0)
+        hub.wait_for_state(0, "alive")
+        tracer = subprocess.Popen(
+            [sys.executable, "-c", TRACER, str(pid)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        try:
+            assert tracer.stdout is not None
+            word = tracer.stdout.readline().decode().strip()
+            if word != "held":
+                pytest.skip(f"a process cannot be traced here: {word}")
+            hub.received.clear()
+            hub.wait_for(lambda: len(hub.reports()) >= 2)
+            assert {p.state for report in hub.reports() for p in report.processes} == {"alive"}
+        finally:
+            tracer.communicate(timeout=20)
+        os.kill(pid, signal.SIGKILL)
+        assert hub.wait_for_death(0).signal == signal.SIGKILL
 
 
 @pytest.mark.parametrize("before", ["alive", "stopped"])

@@ -1,7 +1,10 @@
-"""The thread that talks to NVML, so that a sick driver hangs it and not the watch over deaths."""
+"""The thread that talks to NVML, so that a sick driver hangs it and not the watch over deaths.
 
-import contextlib
-import os
+It has the process's own priority, though its readings could wait: a thread of low priority that is
+preempted while it holds the interpreter's lock would hold up the one that times deaths. For the
+same reason the process is not niced; it uses less than a hundredth of a core.
+"""
+
 import threading
 import time
 from collections.abc import Callable
@@ -15,8 +18,6 @@ INTERVAL_S = 1.0
 PATIENCE_S = 5.0
 """NVML answers in milliseconds; without an answer for this long it is said to hang. Its start is
 given as long: without persistence mode the driver brings the GPUs up first."""
-NICE = 10
-"""GPU readings may be late; the main thread, which times deaths, keeps its priority."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,6 @@ class GpuWatch:
         return present(self._answer, now)
 
     def _work(self) -> None:
-        with contextlib.suppress(OSError):  # on Linux a thread has a priority of its own
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
         try:
             module = self._load()
             devices = nvml.open_devices(module)
