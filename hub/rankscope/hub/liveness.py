@@ -79,7 +79,7 @@ def live(state: RunState) -> Flags:
 
 
 def by_host(hosts: Integers) -> list[tuple[int, Integers]]:
-    """For each host index (but -1, unknown) the ranks that are there, ascending."""
+    """For each host index (-1: not known yet) the ranks that are there, ascending."""
     order = np.argsort(hosts, kind="stable")
     values, starts = np.unique(hosts[order], return_index=True)
     parts = np.split(order, starts[1:])

@@ -193,6 +193,8 @@ def nodes(state: RunState, now_s: float) -> list[shapes.Node]:
     found = []
     named = set()
     for index, here in by_host(hosts):
+        if index < 0:
+            continue
         peak = int(ranks.memory_peak_bytes[here].max(initial=-1))
         named.add(names[index])
         found.append(

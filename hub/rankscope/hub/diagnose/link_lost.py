@@ -29,8 +29,7 @@ def link_lost(state: RunState, now_s: float) -> list[Finding]:
         return []
     findings = []
     nodes: dict[str, list[int]] = {}
-    known = np.maximum(ranks.host[:size], 0)  # a rank without a hello has no host yet
-    for _, here in by_host(known):
+    for _, here in by_host(ranks.host[:size]):
         silent = here[lost[here]].tolist()
         if not silent:
             continue

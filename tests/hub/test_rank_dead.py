@@ -1,0 +1,295 @@
+"""Who is named when ranks end, whatever the order in which the news comes."""
+
+from collections.abc import Callable
+
+import pytest
+
+from rankscope.protocol.messages import Phase
+from support.world import World
+
+Script = Callable[[World], object]
+
+
+def stepped(ranks: int = 4) -> World:
+    world = World(ranks)
+    for _ in range(12):
+        world.step()
+    return world
+
+
+def torchrun_ends_the_others(world: World, first: int) -> World:
+    """SIGTERM to all as soon as one has failed, a tenth of a second later."""
+    world.advance(0.1)
+    for rank in sorted(world.ranks):
+        if rank != first:
+            world.kill(rank, 15)
+    return world
+
+
+def test_a_killed_rank_is_named_with_its_signal_step_and_phase() -> None:
+    """The verdict on a SIGKILL says who, what, at which step, and in which phase."""
+    world = stepped()
+    world.kill(2)
+    finding = world.finding("rank-dead")
+    assert finding.headline == "rank 2 died: SIGKILL at step 13, in backward"
+    assert (finding.severity, finding.ranks, finding.victims) == ("critical", [2], [0, 1, 3])
+    assert (finding.step, finding.where) == (13, {"phase": "backward"})
+    assert finding.evidence[0].startswith("rank 2: pid 1002 ended by signal 9 (SIGKILL)")
+
+
+def test_the_verdict_stays_when_the_launcher_has_ended_everything() -> None:
+    """The first to die is still the culprit when the others were sent SIGTERM."""
+    world = stepped()
+    world.kill(2)
+    torchrun_ends_the_others(world, 2)
+    world.run_end(1)
+    world.advance(20.0)
+    finding = world.finding("rank-dead")
+    assert (finding.ranks, finding.victims) == ([2], [0, 1, 3])
+    assert finding.headline.startswith("rank 2 died: SIGKILL")
+    assert "ranks 0, 1 and 3 then ended: SIGTERM" in finding.evidence
+    assert world.status().state == "failed"
+
+
+# Each script ends ranks of a four-rank run in some way; who is to blame for it?
+ORDERINGS: dict[str, tuple[Script, str, list[int]]] = {
+    "a peer raises a connection error": (
+        lambda w: (w.kill(2), w.advance(0.1), w.raises(0, "RuntimeError", from_peer=True)),
+        "rank-dead",
+        [2],
+    ),
+    "a peer's error comes first, its own death is older": (
+        lambda w: (w.raises(0, "RuntimeError", from_peer=True), w.kill(2, ago_s=0.05)),
+        "rank-dead",
+        [2],
+    ),
+    "a peer raises something that does not look like a lost peer": (
+        lambda w: (w.kill(2), w.advance(0.3), w.raises(0, "RuntimeError"), w.exits(0, 1)),
+        "rank-dead",
+        [2],
+    ),
+    "a peer exits with 1": (
+        lambda w: (w.kill(2), w.advance(0.1), w.exits(1, 1)),
+        "rank-dead",
+        [2],
+    ),
+    "a peer aborts": (
+        lambda w: (w.kill(2), w.advance(0.05), w.kill(1, 6)),
+        "rank-dead",
+        [2],
+    ),
+    "news of the victim comes before news of the culprit": (
+        lambda w: (w.kill(0, 15), w.kill(2, 9, ago_s=0.3)),
+        "rank-dead",
+        [2],
+    ),
+    "two are killed at once": (
+        lambda w: (w.kill(3), w.kill(1, ago_s=0.1)),
+        "rank-dead",
+        [1, 3],
+    ),
+    "the launcher kills what did not heed SIGTERM": (
+        lambda w: (w.kill(2), w.kill(0, 15), w.kill(1, 15), w.advance(30.0), w.kill(3, 9)),
+        "rank-dead",
+        [2],
+    ),
+    "a segmentation fault": (lambda w: w.kill(1, 11), "rank-dead", [1]),
+    "an abort": (lambda w: w.kill(1, 6), "rank-dead", [1]),
+    "an exit code": (lambda w: (w.exits(3, 7), torchrun_ends_the_others(w, 3)), "rank-dead", [3]),
+    "an early exit with code 0": (lambda w: (w.exits(3, 0), w.advance(1.0)), "rank-dead", [3]),
+    "a process that vanished": (
+        lambda w: (w.ended(3, how="vanished"), w.advance(1.0)),
+        "rank-dead",
+        [3],
+    ),
+    "an exception ends it": (
+        lambda w: (w.raises(2), w.exits(2, 1), torchrun_ends_the_others(w, 2)),
+        "exception",
+        [2],
+    ),
+    "an exception, and peers that felt it": (
+        lambda w: (
+            w.raises(2),
+            w.advance(0.1),
+            w.raises(0, "RuntimeError", from_peer=True),
+            w.raises(1, "RuntimeError", from_peer=True),
+            w.exits(2, 1),
+            w.exits(0, 1),
+            w.kill(1, 6),
+        ),
+        "exception",
+        [2],
+    ),
+    "an exception, and a peer that aborts at once": (
+        lambda w: (w.raises(2), w.advance(0.02), w.kill(0, 6)),
+        "exception",
+        [2],
+    ),
+    "the same exception on all ranks": (
+        lambda w: [w.raises(rank, "FileNotFoundError") for rank in range(4)],
+        "exception",
+        [0, 1, 2, 3],
+    ),
+    "different exceptions, the first counts": (
+        lambda w: (w.raises(1), w.advance(0.2), w.raises(0, "KeyError", source="other.py:1 in f")),
+        "exception",
+        [1],
+    ),
+}
+
+
+@pytest.mark.parametrize("script", ORDERINGS)
+def test_the_first_to_end_is_the_culprit(script: str) -> None:
+    """Consequences of an ending are its victims, not findings of their own."""
+    play, kind, culprits = ORDERINGS[script]
+    world = stepped()
+    play(world)
+    world.advance(0.5)
+    finding = world.finding(kind)
+    assert finding.ranks == culprits
+    assert finding.severity == "critical"
+    assert finding.victims == [rank for rank in range(4) if rank not in culprits]
+
+
+def test_an_out_of_memory_kill_is_said() -> None:
+    """A kill by the kernel for memory is told from one by a person."""
+    world = stepped()
+    world.kill(2, oom=True)
+    finding = world.finding("rank-dead")
+    assert finding.headline.startswith("rank 2 died: SIGKILL (OOM kill) at step 13")
+    assert "memory" in finding.next
+    assert world.status().ranks[2].ended == "SIGKILL (OOM)"
+
+
+@pytest.mark.parametrize("signal", [2, 15])
+def test_a_run_that_was_asked_to_end_accuses_nobody(signal: int) -> None:
+    """Ctrl-C or scancel ends all ranks: a warning without a culprit."""
+    world = stepped()
+    for rank in range(4):
+        world.kill(rank, signal)
+    world.advance(2.0)
+    finding = world.finding("rank-dead")
+    assert (finding.severity, finding.ranks) == ("warning", [])
+    assert finding.headline.startswith(f"run was ended by {'SIGINT' if signal == 2 else 'SIGTERM'}")
+
+
+def test_an_interrupt_that_surfaces_as_an_exception_accuses_nobody() -> None:
+    """KeyboardInterrupt in some ranks and SIGTERM in others is one interruption."""
+    world = stepped()
+    for rank in range(4):
+        if rank % 2:
+            world.raises(rank, "KeyboardInterrupt")
+            world.exits(rank, 1)
+        else:
+            world.kill(rank, 15)
+    world.advance(2.0)
+    finding = world.finding("rank-dead")
+    assert (finding.severity, finding.ranks) == ("warning", [])
+    assert "SIGINT and SIGTERM" in finding.headline
+
+
+def test_one_rank_that_was_asked_to_end_alone_is_named() -> None:
+    """A SIGTERM that hit one rank only, long before the others ended, is that rank's death."""
+    world = stepped()
+    world.kill(1, 15)
+    world.advance(1.0)
+    assert world.finding("rank-dead").ranks == [1]
+
+
+def test_ranks_that_finish_in_order_are_not_dead() -> None:
+    """A goodbye and exit 0 are a finding for nobody."""
+    world = stepped()
+    for rank in range(4):
+        world.finish(rank)
+        world.advance(0.3)
+    world.advance(3.0)
+    assert world.findings() == []
+    assert world.status().state == "finished"
+
+
+def test_a_goodbye_may_come_after_the_end_of_its_process() -> None:
+    """Two connections, two speeds: exit 0 accuses only when no goodbye follows."""
+    world = stepped()
+    world.exits(0, 0)
+    assert world.findings() == []
+    world.goodbye(0)
+    world.advance(2.0)
+    assert world.findings() == []
+
+
+def test_ranks_that_finished_before_are_no_victims() -> None:
+    """Who had ended in order before the death is not touched by it."""
+    world = stepped()
+    world.finish(0)
+    world.advance(1.0)
+    world.kill(2)
+    assert world.finding("rank-dead").victims == [1, 3]
+
+
+def test_a_death_before_the_first_hello_is_told() -> None:
+    """A rank that dies while starting is named, although it never said who it is."""
+    world = World(2, hello=False)
+    world.node_hello("node-0")
+    world.exits(1, 1)
+    finding = world.finding("rank-dead")
+    assert (finding.ranks, finding.step) == ([1], 1)
+    assert finding.headline == "rank 1 died: exit 1 while starting"
+    assert world.status().state == "failed"
+
+
+def test_the_age_of_a_death_is_that_of_the_event() -> None:
+    """News that comes late makes no death younger."""
+    world = stepped()
+    world.advance(2.0)
+    world.kill(2, ago_s=1.5)
+    assert world.finding("rank-dead").since_s == pytest.approx(1.5, abs=0.01)
+    world.advance(3.0)
+    assert world.finding("rank-dead").since_s == pytest.approx(4.5, abs=0.01)
+
+
+def test_a_new_attempt_closes_the_findings_of_the_last() -> None:
+    """After a restart the old death is history, and the new ranks are judged afresh."""
+    world = stepped()
+    world.kill(2)
+    world.advance(1.0)
+    world.new_attempt()
+    world.advance(1.0)
+    assert world.findings() == []
+    status = world.status()
+    assert (status.attempt, status.state, status.step) == (1, "starting", 0)
+    events = [(i.event, i.id) for i in world.view("incidents").incidents]
+    assert events == [("opened", "rank-dead/0/2/13"), ("closed", "rank-dead/0/2/13")]
+
+
+def test_an_end_reported_after_the_next_attempt_began_goes_to_the_log_only() -> None:
+    """Late evidence of an earlier attempt is kept, and accuses no rank of this one."""
+    world = stepped()
+    old = world.ranks[1].pid
+    world.new_attempt()
+    world.kill(1, attempt=0, pid=old)
+    assert world.findings() == []
+    incidents = world.view("incidents").incidents
+    assert [(i.event, i.attempt) for i in incidents] == [("opened", 0), ("closed", 0)]
+    assert "SIGKILL" in incidents[0].finding.headline
+    world.advance(1.0)
+    assert len(world.view("incidents").incidents) == 2
+
+
+def test_a_rank_in_its_first_forward_is_named_with_that_phase() -> None:
+    """The phase is the last one the rank told of."""
+    world = World(2)
+    world.advance(0.5)
+    world.phase(1, Phase.FORWARD)
+    world.kill(1)
+    assert world.finding("rank-dead").headline == "rank 1 died: SIGKILL at step 1, in forward"
+
+
+def test_a_launcher_that_ends_well_clears_a_silent_exit() -> None:
+    """A rank that ended with 0 and lost its goodbye is no problem in a run that ended with 0."""
+    world = stepped(2)
+    world.finish(0)
+    world.exits(1, 0)
+    world.run_end(0)
+    world.advance(2.0)
+    assert world.findings() == []
+    assert world.status().state == "finished"
