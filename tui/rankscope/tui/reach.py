@@ -4,7 +4,6 @@ A live run is reached at its endpoint. A run whose hub has ended or died is answ
 directory: the same hub code serves the recording, started for this one command and ended with it.
 """
 
-import json
 import os
 import select
 import subprocess
@@ -14,6 +13,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
+
+import msgspec
 
 from rankscope.protocol.exits import Exit, UserError
 from rankscope.protocol.keys import ClientKey, Role, read_client_key
@@ -34,6 +35,13 @@ RESTART_S = 2.0
 RECENT_S = 10.0
 """A recording that grew so lately may belong to a hub that is being restarted."""
 MAX_REPLAY_LINE_BYTES = 4096
+
+
+class Greeting(msgspec.Struct):
+    """What a replaying hub prints, as one JSON line."""
+
+    endpoint: str
+    key: ClientKey
 
 
 class ReplayClient(HubClient):
@@ -147,7 +155,7 @@ def _start_replay(directory: RunDirectory, words: IO[bytes]) -> "subprocess.Pope
 def _read_greeting(
     hub: "subprocess.Popen[bytes]", directory: RunDirectory, words: IO[bytes]
 ) -> tuple[str, ClientKey]:
-    """The endpoint and key that a replaying hub prints as one JSON line."""
+    """The endpoint of a replaying hub and the key that it made for us."""
     assert hub.stdout is not None
     descriptor, line = hub.stdout.fileno(), b""
     deadline = time.monotonic() + REPLAY_START_S
@@ -166,11 +174,8 @@ def _read_greeting(
             last = last.strip().removeprefix("rankscope: ")
             raise UserError(f"cannot replay run {directory.run}: {last}", Exit.UNREACHABLE)
         line += piece
-    greeting = json.loads(line)
-    key = greeting["key"]
-    return greeting["endpoint"], (
-        read_client_key(Path(key)) if isinstance(key, str) else ClientKey(**key)
-    )
+    greeting = msgspec.json.decode(line, type=Greeting)
+    return greeting.endpoint, greeting.key
 
 
 def _end(hub: "subprocess.Popen[bytes]") -> None:

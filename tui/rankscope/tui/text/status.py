@@ -33,14 +33,22 @@ def status_text(status: Status, overview: Overview) -> list[str]:
 def _head(status: Status, overview: Overview) -> Iterator[str]:
     parts = [
         f"rankscope  {safe(status.name or status.run)}",
-        overview.trainer or "no rank yet",
-        numbers.plural(status.world_size, "rank"),
-        numbers.plural(len(overview.nodes), "node"),
-        f"up {numbers.clock(overview.up_s)}",
+        *_size(status, overview),
         *([f"attempt {status.attempt}"] if status.attempt else []),
         *([f"run {status.run}"] if status.name else []),
     ]
     return _flow(parts, " · ", WIDTH)
+
+
+def _size(status: Status, overview: Overview) -> list[str]:
+    if not status.world_size:
+        return ["no rank has joined"]
+    return [
+        overview.trainer,
+        numbers.plural(status.world_size, "rank"),
+        numbers.plural(len(overview.nodes), "node"),
+        f"up {numbers.clock(overview.up_s)}",
+    ]
 
 
 def _verdict(status: Status, overview: Overview) -> Iterator[str]:

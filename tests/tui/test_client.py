@@ -1,0 +1,246 @@
+"""The hub client and the poller against a real hub."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rankscope.protocol import messages as m
+from rankscope.protocol.exits import UserError
+from rankscope.protocol.shapes import Overview, Status
+from rankscope.tui.feed.client import HubClient
+from rankscope.tui.feed.link import LinkError
+from rankscope.tui.feed.poller import Poller, Snapshot
+from support.wire import Hub, Peer, hub_process, wait_until
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    with hub_process(tmp_path) as hub:
+        yield hub
+
+
+def client_of(hub: Hub) -> HubClient:
+    return HubClient(hub.endpoint, hub.directory.read_key("operator"))
+
+
+def hello(rank: int, seq: int = 1) -> m.Hello:
+    return m.Hello(
+        attempt=0,
+        rank=rank,
+        seq=seq,
+        t_s=time.monotonic(),
+        run="run-1",
+        world_size=2,
+        local_rank=rank,
+        host="here",
+        pid=100_000 + rank,
+        name="test",
+        trainer="plain",
+        device="cpu",
+        start_step=0,
+        boundary=True,
+        facts={},
+    )
+
+
+def beat(rank: int, seq: int, step: int) -> m.Beat:
+    now_s = time.monotonic()
+    return m.Beat(0, rank, seq, now_s, step, 1, m.Phase.FORWARD, now_s, seq)
+
+
+def join(peer: Peer, rank: int, step: int) -> None:
+    peer.send(hello(rank))
+    peer.send(beat(rank, 2, step))
+
+
+def test_a_client_gets_views_and_then_what_changed(hub: Hub) -> None:
+    """In full at first; with the version it has, nothing or the changed rows."""
+    with client_of(hub) as client, hub.connect("agent") as ranks:
+        join(ranks, 0, 5)
+        join(ranks, 1, 7)
+
+        def both() -> Status | None:
+            body = client.ask("status").body
+            assert isinstance(body, Status)
+            return body if [row.step for row in body.ranks] == [5, 7] else None
+
+        wait_until(both, "both ranks")
+        assert isinstance(client.ask("overview").body, Overview)
+
+
+def test_a_view_or_rank_that_is_not_there_is_told(hub: Hub) -> None:
+    """In the hub's words; the connection goes on."""
+    with client_of(hub) as client:
+        with pytest.raises(UserError):
+            client.ask("no-such-view")
+        with pytest.raises(UserError):
+            client.ask("rank", args={"rank": 99})
+        client.ask("status")
+
+
+def test_a_client_lives_through_a_restart_of_its_hub(hub: Hub) -> None:
+    """The question is asked again by itself; the answer is the new hub's."""
+    with client_of(hub) as client:
+        client.ask("status")
+        hub.kill()
+        starter = threading.Thread(target=hub.start)
+        starter.start()
+        try:
+            assert client.ask("status", timeout_s=20).body is not None
+        finally:
+            starter.join()
+
+
+def test_a_hub_that_is_gone_is_told_within_patience(hub: Hub) -> None:
+    """Not after the whole timeout: a closed port is a fact."""
+    with client_of(hub) as client:
+        client.ask("status")
+        hub.kill()
+        with pytest.raises(LinkError) as caught:
+            client.ask("status", timeout_s=60)
+        assert caught.value.cause == "nobody"
+
+
+def test_a_command_this_version_does_not_have_is_answered_in_words(hub: Hub) -> None:
+    """The operator's key may ask; the viewer's may not even ask."""
+    with client_of(hub) as client:
+        answer = client.command("checkpoint", author="test")
+        assert (answer.accepted, answer.text) == (False, "not available in this version")
+    with (
+        HubClient(hub.endpoint, hub.directory.read_key("viewer")) as viewer,
+        pytest.raises(LinkError) as caught,
+    ):
+        viewer.command("checkpoint", author="test")
+    assert caught.value.cause == "refused"
+
+
+def test_a_run_end_is_known_when_sending_returns(hub: Hub) -> None:
+    """The launcher's last message is read before its pong."""
+    with HubClient(hub.endpoint, hub.directory.read_key("agent")) as launcher:
+        launcher.send(m.RunEnd(3))
+    with client_of(hub) as client:
+        body = client.ask("status").body
+        assert isinstance(body, Status)
+        assert (body.state, body.exit_code) == ("failed", 3)
+
+
+class Newest:
+    """Keeps the newest snapshot, as a screen would."""
+
+    def __init__(self) -> None:
+        self.snapshot: Snapshot | None = None
+        self.count = 0
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.count += 1
+
+
+@pytest.fixture
+def newest() -> Newest:
+    return Newest()
+
+
+@pytest.fixture
+def poller(hub: Hub, newest: Newest) -> Iterator[Poller]:
+    poller = Poller(lambda: client_of(hub), 0.02, newest)
+    poller.start()
+    yield poller
+    poller.stop()
+
+
+@pytest.mark.usefixtures("poller")
+def test_a_poller_follows_the_run(hub: Hub, newest: Newest) -> None:
+    """Each snapshot is whole, whatever the hub sent of it."""
+    with hub.connect("agent") as ranks:
+        join(ranks, 0, 5)
+        join(ranks, 1, 7)
+        for step in (8, 9):
+            ranks.send(beat(1, step - 5, step))
+
+            def seen(step: int = step) -> bool:
+                status = newest.snapshot.status if newest.snapshot else None
+                return status is not None and [row.step for row in status.ranks] == [5, step]
+
+            wait_until(seen, f"rank 1 at step {step}")
+    assert newest.snapshot is not None
+    assert newest.snapshot.link == "up"
+    assert newest.snapshot.overview is not None
+
+
+@pytest.mark.usefixtures("poller")
+def test_a_poller_says_that_the_hub_is_away_and_comes_back(hub: Hub, newest: Newest) -> None:
+    """What was known stays on screen, with its age; then the link is up again by itself."""
+    wait_until(lambda: newest.snapshot and newest.snapshot.link == "up", "the link")
+    hub.kill()
+    wait_until(
+        lambda: newest.snapshot and newest.snapshot.link == "away" and newest.snapshot.age_s > 0,
+        "away",
+    )
+    away = newest.snapshot
+    assert away is not None
+    assert away.status is not None
+    assert away.error
+    hub.start()
+    wait_until(lambda: newest.snapshot and newest.snapshot.link == "up", "the link again")
+
+
+def test_a_poller_brings_the_rank_that_is_looked_at(
+    hub: Hub, newest: Newest, poller: Poller
+) -> None:
+    """Details only of the one asked for, and no more once it is not looked at."""
+    with hub.connect("agent") as ranks:
+        join(ranks, 1, 7)
+        poller.request_rank(1)
+        wait_until(lambda: newest.snapshot and newest.snapshot.rank, "the rank")
+        poller.request_rank(None)
+        wait_until(lambda: newest.snapshot and newest.snapshot.rank is None, "no rank")
+        poller.request_rank(77)  # no such rank: the link stays up
+        seen = newest.count
+        wait_until(lambda: newest.count > seen + 3, "more snapshots")
+        assert newest.snapshot is not None
+        assert newest.snapshot.link == "up"
+
+
+def test_a_slow_screen_is_asked_for_less(hub: Hub) -> None:
+    """While a snapshot is being taken nothing is asked, and nothing queues up behind it."""
+    release = threading.Event()
+    taken: list[Snapshot] = []
+
+    def slow(snapshot: Snapshot) -> None:
+        taken.append(snapshot)
+        release.wait(20)
+
+    poller = Poller(lambda: client_of(hub), 0.01, slow)
+    poller.start()
+    try:
+        wait_until(lambda: taken, "the first snapshot")
+        with client_of(hub) as other:
+            for _ in range(5):
+                other.ask("status")
+        assert len(taken) == 1
+    finally:
+        release.set()
+        poller.stop()
+
+
+def test_a_poller_without_a_hub_says_why(newest: Newest) -> None:
+    """From the first moment, and it keeps trying."""
+
+    def connect() -> HubClient:
+        raise UserError("no run here")
+
+    poller = Poller(connect, 0.01, newest)
+    poller.start()
+    try:
+        wait_until(lambda: newest.count > 2, "tries")
+        assert newest.snapshot is not None
+        assert (newest.snapshot.link, newest.snapshot.error) == ("away", "no run here")
+        assert newest.snapshot.status is None
+    finally:
+        poller.stop()
