@@ -1,9 +1,11 @@
-"""The one observer of a process: what its probes see becomes steps, and steps go to the outbox.
+"""The one observer of a process: places the probes, and notes down what they see.
 
-Everything here runs on the training thread, except where it says otherwise.
+What runs here on the training thread is kept to a few lines a hook (see ``events``); the rest is
+worked out by the sending thread.
 """
 
 import functools
+import itertools
 import threading
 import time
 import weakref
@@ -13,9 +15,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from rankscope.agent import switch
-from rankscope.agent.clock.phases import Phases, StepTimes
-from rankscope.agent.outbox import Outbox
+from rankscope.agent import events, switch
+from rankscope.agent.events import Event, StepNote
 from rankscope.agent.probes import catalogue
 from rankscope.agent.probes.base import Probe
 from rankscope.agent.probes.collectives import Collectives
@@ -26,61 +27,42 @@ from rankscope.agent.probes.late import LateReader
 from rankscope.agent.probes.loader import Loader
 from rankscope.agent.probes.loss import Loss
 from rankscope.agent.probes.memory import MemoryProbe
-from rankscope.protocol.messages import LateValues, ProbeFault, Raised, StepRecord
+from rankscope.agent.probes.step import Step
 
 Answer = TypeVar("Answer")
 
-COST_STEPS = 32
-"""The agent's own cost is averaged over this many steps."""
-
 
 class Observer:
-    """Probes, phase machine and outbox of this process's training."""
+    """The probes of this process, and the notes they take."""
 
-    clock = staticmethod(time.monotonic)
-
-    def __init__(self, start_step: int = 0) -> None:
+    def __init__(self) -> None:
         self.thread = threading.get_ident()
-        self.phases = Phases(self.clock(), start_step)
-        self.start_step = start_step
-        self.outbox = Outbox()
+        """The training thread: hooks that run on another are not of the loop."""
+        self.noted: deque[Event] = deque(maxlen=events.MAX_EVENTS)
         self.urgent: Callable[[], None] = lambda: None
         """Wakes the sending thread; set by whoever runs it."""
         self.on = True
-        self.boundary = False
-        """Whether this loop calls ``end_step``."""
         self.facts_changed = False
-        self.trained = False
-        """Whether a step was completed: by then torch.distributed is set up, or never will be."""
         self.spent_s = self.kernel_s = 0.0  # bookkeeping and norm kernels since the beginning
-        self._spent_before_s = self._kernel_before_s = 0.0
-        self.costs: deque[float] = deque(maxlen=COST_STEPS)
-        self.kernel_costs: deque[float] = deque(maxlen=COST_STEPS)
+        self.reported: int | None = None  # id of the exception that was sent
+        self._numbers = itertools.count(1)
         self._models: list[weakref.ref[Any]] = []
         self._optimizers: list[weakref.ref[Any]] = []
-        self.reported: int | None = None  # id of the exception that was sent
-        self._looked_at: set[int] = set()
         self.late = LateReader()
 
-        self.probes: dict[str, Probe] = {}
-        for kind in catalogue.PROBES:
-            self.probes[kind.name] = kind(self)
+        self.probes: dict[str, Probe] = {kind.name: kind(self) for kind in catalogue.PROBES}
         self.loader = self._probe(Loader)
         self.loss = self._probe(Loss)
         self.gradnorm = self._probe(GradNormProbe)
         self.memory = self._probe(MemoryProbe)
         self.collectives = self._probe(Collectives)
         self.facts = self._probe(Facts)
-        self.step = self._probe(catalogue.StepProbe)
-        self._on_model = self.guard(self.facts, self.facts.on_model)
-        self._on_output = self.guard(self.loss, self.loss.on_output)
-        self._on_backward = self.guard(self.loss, self.loss.on_backward)
-        self._on_given = self.guard(self.loss, self.loss.on_given)
+        self.step = self._probe(Step)
 
     def _probe(self, kind: type[Any]) -> Any:
         return self.probes[kind.name]
 
-    # probes: placing them, and keeping their faults to ourselves
+    # placing the probes
 
     def install(self) -> None:
         self.on = True
@@ -117,8 +99,6 @@ class Observer:
 
     def _watch_model(self, model: Any) -> None:
         first = self._models[0]() is model
-        if first:
-            self._on_model(model)
         for probe in self.probes.values():
             self.ask(probe, functools.partial(probe.watch_model, model, first=first))
 
@@ -127,36 +107,29 @@ class Observer:
         for probe in self.probes.values():
             self.ask(probe, functools.partial(probe.watch_optimizer, optimizer, first=first))
 
-    def guard(
-        self,
-        probe: Probe,
-        body: Callable[..., None],
-        *,
-        adopts: bool = False,
-        anywhere: bool = False,
-    ) -> Callable[..., None]:
-        """``body`` as training may call it: it cannot fail, and its time is counted.
+    # keeping the probes' faults to ourselves
 
-        It does nothing on other threads than the training thread, unless ``anywhere``; where it
-        ``adopts``, the thread that calls it becomes the training thread.
+    def guard(
+        self, probe: Probe, body: Callable[..., None], *, anywhere: bool = False
+    ) -> Callable[..., None]:
+        """``body(now, …)`` as training may call it: it cannot fail, and its time is counted.
+
+        It does nothing on other threads than the training thread, unless ``anywhere``.
         """
-        clock = time.perf_counter
+        clock = time.monotonic
         ident = threading.get_ident
-        compiling = torch.compiler.is_compiling
+        compiling = torch.compiler.is_dynamo_compiling
 
         def guarded(*args: Any, **kwargs: Any) -> None:
             # Constant to dynamo, which then traces nothing of the rest and does not break a graph.
             if compiling():
                 return
-            if not (self.on and probe.on):
+            began = clock()
+            if not probe.on or not (anywhere or ident() == self.thread):
                 return
-            if not anywhere and ident() != self.thread:
-                if not adopts:
-                    return
-                self.thread = ident()
-            spent_s, kernel_s, began = self.spent_s, self.kernel_s, clock()
+            spent_s, kernel_s = self.spent_s, self.kernel_s
             try:
-                body(*args, **kwargs)
+                body(began, *args, **kwargs)
             except Exception as error:
                 if switch.is_users(error):
                     raise
@@ -180,114 +153,80 @@ class Observer:
 
     def fault(self, probe: Probe, error: BaseException) -> None:
         """``probe`` failed: it is off from now on, and the hub is told once. From any thread."""
-        if not probe.on:
-            return
-        probe.on = False
-        self.outbox.put_urgent(
-            ProbeFault, probe=probe.name, error=switch.one_line(error), step=self.phases.snapshot[0]
-        )
-        self.urgent()
+        if probe.on:
+            probe.on = False
+            now = time.monotonic()
+            self.noted.append((events.FAULT, now, probe.name, switch.one_line(error)))
+            self.urgent()
 
-    def kernel_time(self, seconds: float) -> None:
-        """``seconds`` of the running hook went into computing a norm, not into bookkeeping."""
-        self.kernel_s += seconds
-
-    # what the probes saw
+    # what the probes ask for
 
     @property
     def device(self) -> torch.device | None:
         device: torch.device | None = self.facts.device
         return device
 
-    def seen_forward(self, module: Any) -> None:
-        """The first model runs: by now its wrappers and its device are final."""
-        if id(module) not in self._looked_at:
-            self._looked_at.add(id(module))
-            self._on_model(module)
-            self.facts_changed = True
-
-    def saw_output(self, output: Any) -> None:
-        self._on_output(output)
-
-    def saw_backward(self, tensors: Any) -> None:
-        self._on_backward(tensors)
-
-    def optimizer_stepped(self, now: float) -> None:
-        """The first optimizer stepped: the end of a step where the loop marks none."""
-        if not (self.boundary and self.step.on):
-            self._completed(self.phases.complete(now), None)
-
-    def end_step(self, loss: Any, tokens: Any) -> None:
-        """The loop says that a step ends here. (Guarded by its caller.)"""
-        now = self.clock()
-        if loss is not None:
-            self._on_given(loss)
-        if not self.boundary:
-            self.boundary = True
-            self.facts_changed = True
-            if self.phases.fresh:
-                # The optimizer's hook has just ended this very step: this is its true end.
-                self._completed(self.phases.extend(now), tokens)
-                return
-        self._completed(self.phases.complete(now), tokens)
-
-    def _completed(self, times: StepTimes, tokens: Any) -> None:
-        self.trained = True
-        loss = self.ask(self.loss, self.loss.take)
-        norm = self.ask(self.gradnorm, self.gradnorm.take)
-        late: dict[str, Any] = {}
-        if isinstance(loss, torch.Tensor):
-            late["loss"], loss = loss, None
-        norm_value = norm.value if norm is not None else None
-        if isinstance(norm_value, torch.Tensor):
-            late["grad_norm"], norm_value = norm_value, None
-        self.outbox.put_step(
-            StepRecord(
-                *times,
-                loss=loss,
-                tokens=_count(tokens),
-                grad_norm=norm_value,
-                grad_norm_sharded=norm is not None and norm.sharded,
+    def note_step(self, code: int, now: float, given: Any = None, tokens: Any = None) -> None:
+        """A step ended at ``now``: gather what is known of it."""
+        loss, norm = self.loss, self.gradnorm
+        outputs, backwards = self.ask(loss, loss.take) or ((), ())
+        found = self.ask(norm, norm.take)
+        grad_norm = None if found is None else found.value
+        number = next(self._numbers)
+        late: dict[str, torch.Tensor] = {}
+        if self.on_cuda:
+            given, outputs, backwards, grad_norm = self._set_aside(
+                late, given, outputs, backwards, grad_norm
+            )
+        self.noted.append(
+            (
+                code,
+                now,
+                StepNote(
+                    number,
+                    given,
+                    outputs,
+                    backwards,
+                    grad_norm,
+                    found is not None and found.sharded,
+                    tokens,
+                    self.spent_s,
+                    self.kernel_s,
+                ),
             )
         )
-        if late:
-            self.ask(self.loss, lambda: self.late.submit(times.step, late))
-        self.read_late()
-        self.costs.append(self.spent_s - self._spent_before_s)
-        self.kernel_costs.append(self.kernel_s - self._kernel_before_s)
-        self._spent_before_s, self._kernel_before_s = self.spent_s, self.kernel_s
+        if self.on_cuda:
+            self.read_late()
+            self.ask(loss, lambda: self.late.submit(number, late))
+
+    @property
+    def on_cuda(self) -> bool:
+        return bool(self.facts.cuda)
+
+    def _set_aside(
+        self, late: dict[str, torch.Tensor], given: Any, outputs: Any, backwards: Any, norm: Any
+    ) -> tuple[Any, Any, Any, Any]:
+        """Move what is on the device to ``late``; a loss given or found goes by the same order."""
+        loss = self.ask(self.loss, lambda: self.loss.on_device(given, outputs, backwards))
+        if loss is not None:
+            late["loss"] = loss
+            given, outputs, backwards = None, (), ()
+        if isinstance(norm, torch.Tensor):
+            late["grad_norm"], norm = norm, None
+        return given, outputs, backwards, norm
 
     def read_late(self) -> None:
-        for step, values in self.ask(self.loss, self.late.poll) or ():
-            self.outbox.put_late(LateValues(step, **values))
+        """Note down what has come off the device meanwhile. On the training thread."""
+        for number, values in self.ask(self.loss, self.late.poll) or ():
+            self.noted.append((events.LATE, time.monotonic(), number, values))
 
     def raised(self, error: BaseException) -> None:
-        """``error`` is ending this rank. Sent once, however often it passes by."""
-        if self.reported == id(error):
-            return
-        self.reported = id(error)
-        snapshot = self.phases.snapshot
-        self.outbox.put_urgent(
-            Raised,
-            **describe(error),
-            step=snapshot.step,
-            phase=snapshot.phase,
-            event_t_s=self.clock(),
-        )
-        self.urgent()
-
-    def overhead_s(self) -> float | None:
-        """Mean bookkeeping a step over the last steps. From any thread."""
-        costs = list(self.costs)
-        return sum(costs) / len(costs) if costs else None
+        """``error`` is ending this rank. Noted once, however often it passes by."""
+        if self.reported != id(error):
+            self.reported = id(error)
+            self.noted.append((events.RAISED, time.monotonic(), describe(error)))
+            self.urgent()
 
 
 def _alive(references: "list[weakref.ref[Any]]") -> list[Any]:
     return [thing for thing in (reference() for reference in references) if thing is not None]
-
-
-def _count(tokens: Any) -> int | None:
-    """A token count as a number, where it can be had without waiting for a device."""
-    if tokens is None or (isinstance(tokens, torch.Tensor) and tokens.device.type != "cpu"):
-        return None
-    return max(0, int(tokens))

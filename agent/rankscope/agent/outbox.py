@@ -1,8 +1,7 @@
-"""What is on its way to the hub: filled by the training thread, emptied by the sending thread.
+"""What is on its way to the hub. Pure; the sending thread's own.
 
-The training thread only ever appends to bounded deques and so never waits. The sending thread
-moves everything into a backlog of its own and forgets a step only once it was sent. When there is
-no hub for long, the oldest steps go first, and every one is counted.
+A step is forgotten only once it was sent. While there is no hub the oldest steps go first, and
+every one is counted.
 """
 
 from collections import deque
@@ -20,26 +19,26 @@ RESEND_STEPS = 32
 
 
 class Outbox:
-    """One training thread puts in, one sending thread takes out."""
+    """Steps, late values, and messages of their own, each in order."""
 
     def __init__(self, max_steps: int = MAX_STEPS) -> None:
         self.max_steps = max_steps
-        self._steps: deque[StepRecord] = deque(maxlen=max_steps)
+        self.dropped = 0
+        """Steps thrown away since the beginning."""
+        self._steps: deque[StepRecord] = deque()
         self._late: deque[LateValues] = deque(maxlen=max_steps)
         self._urgent: deque[tuple[type[FromRank], dict[str, Any]]] = deque(maxlen=MAX_URGENT)
-        self._overflowed = 0  # written by the training thread alone
-        self._backlog: deque[StepRecord] = deque()
-        self._late_backlog: deque[LateValues] = deque(maxlen=max_steps)
         self._sent: deque[StepRecord] = deque(maxlen=RESEND_STEPS)
-        self._dropped = 0  # written by the sending thread alone
-
-    # the training thread
 
     def put_step(self, record: StepRecord) -> None:
-        """A completed step; the same step again replaces the earlier record."""
-        if len(self._steps) == self.max_steps:
-            self._overflowed += 1
+        """A completed step; the newest step again replaces its earlier record."""
+        if self._steps and self._steps[-1].step == record.step:
+            self._steps[-1] = record
+            return
         self._steps.append(record)
+        if len(self._steps) > self.max_steps:
+            self._steps.popleft()
+            self.dropped += 1
 
     def put_late(self, values: LateValues) -> None:
         self._late.append(values)
@@ -48,44 +47,27 @@ class Outbox:
         """A message of its own, without its head (attempt, rank, seq, t_s)."""
         self._urgent.append((kind, fields))
 
-    # the sending thread
-
-    @property
-    def dropped(self) -> int:
-        """Steps thrown away since the beginning."""
-        return self._overflowed + self._dropped
-
-    def collect(self) -> None:
-        """Move what came in into the backlog, dropping the oldest beyond the limit."""
-        while self._steps:
-            record = self._steps.popleft()
-            if self._backlog and self._backlog[-1].step == record.step:
-                self._backlog[-1] = record
-            else:
-                self._backlog.append(record)
-        while len(self._backlog) > self.max_steps:
-            self._backlog.popleft()
-            self._dropped += 1
-        while self._late:
-            self._late_backlog.append(self._late.popleft())
+    def lost(self, steps: int) -> None:
+        """``steps`` (0 or more) were lost before they came here."""
+        self.dropped += max(0, steps)
 
     def steps(self) -> tuple[StepRecord, ...]:
         """The oldest unsent steps, as many as fit into one beat."""
-        return _first(self._backlog)
+        return _first(self._steps)
 
     def late(self) -> tuple[LateValues, ...]:
-        return _first(self._late_backlog)
+        return _first(self._late)
 
     def sent(self, steps: int, late: int) -> None:
-        """The first ``steps`` and ``late`` of the backlog have left."""
+        """The first ``steps`` and ``late`` have left."""
         for _ in range(steps):
-            self._sent.append(self._backlog.popleft())
+            self._sent.append(self._steps.popleft())
         for _ in range(late):
-            self._late_backlog.popleft()
+            self._late.popleft()
 
     def send_again(self) -> None:
         """The hub has forgotten this rank: put the last steps that were sent first in line."""
-        self._backlog.extendleft(reversed(self._sent))
+        self._steps.extendleft(reversed(self._sent))
         self._sent.clear()
 
     def next_urgent(self) -> tuple[type[FromRank], dict[str, Any]] | None:
@@ -93,11 +75,6 @@ class Outbox:
 
     def urgent_sent(self) -> None:
         self._urgent.popleft()
-
-    @property
-    def waiting(self) -> bool:
-        """Whether anything that was put in has not left yet."""
-        return bool(self._steps or self._late or self._urgent or self._backlog)
 
 
 def _first(backlog: "deque[Any]") -> tuple[Any, ...]:

@@ -11,11 +11,14 @@ from typing import Any
 from rankscope.agent import forks, identity
 from rankscope.agent.clock import offset
 from rankscope.agent.clock.offset import Exchange
+from rankscope.agent.clock.phases import Phases
 from rankscope.agent.connection import Connection
+from rankscope.agent.digest import Digest
 from rankscope.agent.hublink import HubAddress, HubFinder
 from rankscope.agent.identity import Identity
 from rankscope.agent.nodeleader import NodeLeader
 from rankscope.agent.observer import Observer
+from rankscope.agent.outbox import Outbox
 from rankscope.protocol import codec, limits
 from rankscope.protocol.messages import (
     Beat,
@@ -58,11 +61,17 @@ def tick_s(world_size: int) -> float:
 class Sender(threading.Thread):
     """Daemon thread; all sockets are its own. ``sequence`` hands out message numbers from 1."""
 
-    def __init__(self, observer: Observer, name: str, sequence: "Sequence") -> None:
+    def __init__(
+        self, observer: Observer, name: str, start_step: int, sequence: "Sequence"
+    ) -> None:
         super().__init__(name="rankscope", daemon=True)
         self.observer = observer
         self.run_name = name
+        self.start_step = start_step
         self.sequence = sequence
+        self.outbox = Outbox()
+        self.phases = Phases(time.monotonic(), start_step)
+        self.digest = Digest(self.phases, self.outbox)
         self.identity: Identity | None = None
         self.paused = False
         self._wake = threading.Event()
@@ -75,6 +84,7 @@ class Sender(threading.Thread):
         self._connection: Connection | None = None
         self._refused = False
         self._hello_due = True
+        self._boundary = False
         self._groups: tuple[Group, ...] = ()
         self._groups_due = False
         self._statuses: tuple[CollectiveStatus, ...] = ()
@@ -145,7 +155,7 @@ class Sender(threading.Thread):
 
     def _tick(self) -> None:
         now = time.monotonic()
-        self.observer.outbox.collect()
+        self._read_notes()
         if self.paused or self._refused:
             return
         if not self._connected(now):
@@ -162,10 +172,16 @@ class Sender(threading.Thread):
         self._send_beats(now)
         self._ping(now)
 
+    def _read_notes(self) -> None:
+        """Work out what the training thread has noted down meanwhile."""
+        noted = self.observer.noted
+        taken = [noted.popleft() for _ in range(len(noted))]
+        self.digest.feed(taken)
+
     def _connected(self, now: float) -> bool:
         if self.identity is None:
             self.identity = identity.decide(
-                identity.from_torch(), identity.from_environ(), trained=self.observer.trained
+                identity.from_torch(), identity.from_environ(), trained=self.digest.completed > 0
             )
             if self.identity is None:
                 return False
@@ -196,8 +212,9 @@ class Sender(threading.Thread):
 
     def _send_hello(self, now: float) -> bool:
         observer = self.observer
-        if observer.facts_changed:
+        if observer.facts_changed or self.digest.boundary != self._boundary:
             observer.facts_changed = False
+            self._boundary = self.digest.boundary
             self._hello_due = True
         if not self._hello_due:
             return True
@@ -214,8 +231,8 @@ class Sender(threading.Thread):
             name=self.run_name[: limits.MAX_NAME_CHARS],
             trainer=observer.facts.trainer,
             device=str(observer.device or "cpu"),
-            start_step=observer.start_step,
-            boundary=observer.boundary,
+            start_step=self.start_step,
+            boundary=self._boundary,
             facts=observer.ask(observer.facts, observer.facts.read) or {},
         )
         self._statuses = ()  # a hub that is new knows none of these
@@ -224,7 +241,7 @@ class Sender(threading.Thread):
         return not self._hello_due
 
     def _send_urgent(self, now: float) -> bool:
-        outbox = self.observer.outbox
+        outbox = self.outbox
         while True:
             waiting = outbox.next_urgent()
             if waiting is None:
@@ -247,9 +264,9 @@ class Sender(threading.Thread):
 
     def _send_beats(self, now: float) -> None:
         observer = self.observer
-        outbox = observer.outbox
+        outbox = self.outbox
         for _ in range(BEATS_AT_ONCE):
-            snapshot = observer.phases.snapshot
+            snapshot = self.phases.snapshot
             steps, late = outbox.steps(), outbox.late()
             statuses = observer.ask(observer.collectives, observer.collectives.read_statuses) or ()
             news = (snapshot, statuses)
@@ -277,7 +294,7 @@ class Sender(threading.Thread):
                 memory=self._memory,
                 collectives=statuses if statuses != self._statuses else (),
                 dropped=outbox.dropped,
-                overhead_s_per_step=observer.overhead_s(),
+                overhead_s_per_step=self.digest.overhead_s(),
                 hub_offset_s=best.offset_s if best else None,
                 hub_offset_error_s=best.error_s if best else None,
             )
@@ -302,7 +319,7 @@ class Sender(threading.Thread):
                 self._exchanges.append(Exchange(message.t_s, message.hub_s, time.monotonic()))
         elif isinstance(message, WhoAreYou):
             self._hello_due = True
-            self.observer.outbox.send_again()
+            self.outbox.send_again()
         elif isinstance(message, Refused):
             self._refused = True
             log.warning("rankscope: the hub refuses this rank: %s", message.text)

@@ -4,14 +4,14 @@ import atexit
 import contextlib
 import multiprocessing.util
 import sys
+import time
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from rankscope.agent import forks
+from rankscope.agent import events, forks
 from rankscope.agent.observer import Observer
 from rankscope.agent.probes.loader import Batches
 from rankscope.agent.sender import Sender, Sequence
-from rankscope.protocol.messages import Goodbye
 
 Batch = TypeVar("Batch")
 
@@ -20,12 +20,12 @@ class Session:
     """Begun by the registry. No method but ``abandon`` may be called in a forked child."""
 
     def __init__(self, name: str, start_step: int, sequence: Sequence) -> None:
-        self.observer = Observer(start_step)
-        self.sender = Sender(self.observer, name, sequence)
+        self.observer = Observer()
+        self.sender = Sender(self.observer, name, start_step, sequence)
         self.checkpoint: object = None
         self.closed = False
         guard = self.observer.guard
-        self._end_step = guard(self.observer.step, self.observer.step.on_end_step, adopts=True)
+        self._end_step = guard(self.observer.step, self.observer.step.on_end_step)
 
     def start(self) -> None:
         self.observer.urgent = self.sender.wake
@@ -88,8 +88,7 @@ class Session:
             observer.read_late()
         with contextlib.suppress(Exception):
             observer.uninstall()
-            observer.phases.close(observer.clock())
-            observer.outbox.put_urgent(Goodbye, reason=reason, step=observer.phases.snapshot.step)
+            observer.noted.append((events.CLOSED, time.monotonic(), reason))
         self.sender.end()
         atexit.unregister(self.at_exit)
 

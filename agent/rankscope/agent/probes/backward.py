@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 
 import torch
 
+from rankscope.agent import events
 from rankscope.agent.probes.base import Probe
-from rankscope.protocol.messages import Phase
 
 
 class Backward(Probe):
@@ -18,17 +18,19 @@ class Backward(Probe):
         self._wrapper: Any = None
         self._original: Any = None
         self._depth = 0
+        self._note = observer.noted.append
 
     def install(self) -> None:
         original = torch.autograd.backward
         begin = self.observer.guard(self, self.on_begin)
         end = self.observer.guard(self, self.on_end)
+        saw = self.observer.guard(self.observer.loss, self.observer.loss.on_backward)
 
         @functools.wraps(original)
         def backward(*args: Any, **kwargs: Any) -> Any:
-            if torch.compiler.is_compiling():
-                return original(*args, **kwargs)
-            begin(args, kwargs)
+            begin()
+            if self._depth == 1:  # inside it, reentrant checkpointing calls backward again
+                saw(args[0] if args else kwargs.get("tensors"))
             try:
                 return original(*args, **kwargs)
             finally:
@@ -42,13 +44,10 @@ class Backward(Probe):
             torch.autograd.backward = self._original
         self._wrapper = self._original = None
 
-    def on_begin(self, args: Any, kwargs: Any) -> None:
-        observer = self.observer
-        observer.phases.begin(Phase.BACKWARD, observer.clock())
+    def on_begin(self, now: float) -> None:
         self._depth += 1
-        if self._depth == 1:  # inside it, reentrant checkpointing calls backward again
-            observer.saw_backward(args[0] if args else kwargs.get("tensors"))
+        self._note((events.BEGIN_BACKWARD, now))
 
-    def on_end(self) -> None:
+    def on_end(self, now: float) -> None:
         self._depth = max(0, self._depth - 1)
-        self.observer.phases.end(Phase.BACKWARD, self.observer.clock())
+        self._note((events.END_BACKWARD, now))

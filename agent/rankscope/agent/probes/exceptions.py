@@ -55,7 +55,7 @@ class Exceptions(Probe):
             threading.excepthook = self._previous_thread
         self._hook = self._previous = self._thread_hook = self._previous_thread = None
 
-    def on_exception(self, error: BaseException) -> None:
+    def on_exception(self, now: float, error: BaseException) -> None:
         self.observer.raised(error)
 
 

@@ -17,20 +17,39 @@ class Facts(Probe):
     """Looked at on attaching and at the first forward, by when wrappers and devices are final."""
 
     name: ClassVar[str] = "facts"
-    guarded: ClassVar[tuple[str, ...]] = ("on_model", "read")
+    guarded: ClassVar[tuple[str, ...]] = ("on_first_forward", "read")
 
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
         self.trainer = "plain"
         self.device: torch.device | None = None
+        self.cuda = False
+        self._handle: Any = None
 
-    def on_model(self, model: Any) -> None:
+    def watch_model(self, model: Any, *, first: bool) -> None:
+        if first:
+            self.look(model)
+            hook = self.observer.guard(self, self.on_first_forward)
+            self._handle = model.register_forward_pre_hook(hook)
+
+    def uninstall(self) -> None:
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
+
+    def on_first_forward(self, now: float, model: Any, args: Any) -> None:
+        self.uninstall()
+        self.look(model)
+        self.observer.facts_changed = True
+
+    def look(self, model: Any) -> None:
         self.trainer = trainer_of(model)
         parameter = next(iter(model.parameters()), None)
         if parameter is not None:
             self.device = torch.device(parameter.device)
         if self.device is not None and self.device.type == "cuda" and self.device.index is None:
             self.device = torch.device("cuda", torch.cuda.current_device())
+        self.cuda = self.device is not None and self.device.type == "cuda"
 
     def read(self) -> dict[str, str]:
         facts = {

@@ -26,7 +26,7 @@ class GradNorm(NamedTuple):
 
 class GradNormProbe(Probe):
     name: ClassVar[str] = "gradnorm"
-    guarded: ClassVar[tuple[str, ...]] = ("on_clipped", "on_step")
+    guarded: ClassVar[tuple[str, ...]] = ("on_clipped", "on_step", "take")
 
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
@@ -47,7 +47,7 @@ class GradNormProbe(Probe):
 
     def watch_optimizer(self, optimizer: Any, *, first: bool) -> None:
         if first:
-            hook = self.observer.guard(self, self.on_step, adopts=True)
+            hook = self.observer.guard(self, self.on_step, anywhere=True)
             self._handles.append(optimizer.register_step_pre_hook(hook))
 
     def uninstall(self) -> None:
@@ -59,26 +59,24 @@ class GradNormProbe(Probe):
             handle.remove()
         self._handles.clear()
 
-    def on_clipped(self, total_norm: Any, args: Any, kwargs: Any) -> None:
+    def on_clipped(self, now: float, total_norm: Any, args: Any, kwargs: Any) -> None:
         """``clip_grad_norm_(parameters, max_norm, norm_type)`` returned ``total_norm``."""
         norm_type = args[2] if len(args) > 2 else kwargs.get("norm_type", 2.0)
         if float(norm_type) == 2.0 and self._found is None:
-            began = time.perf_counter()
             self._found = _of_total(total_norm)
-            self.observer.kernel_time(time.perf_counter() - began)
+            self.observer.kernel_s += time.monotonic() - now
 
-    def on_step(self, optimizer: Any, *args: Any) -> None:
+    def on_step(self, now: float, optimizer: Any, *args: Any) -> None:
         """The optimizer is about to use its gradients."""
         if self._found is not None:
             return
-        began = time.perf_counter()
         self._found = local_norm(
             parameter.grad
             for group in optimizer.param_groups
             for parameter in group["params"]
             if parameter.grad is not None
         )
-        self.observer.kernel_time(time.perf_counter() - began)
+        self.observer.kernel_s += time.monotonic() - now
 
     def take(self) -> GradNorm | None:
         """The step's norm, and a clean slate."""
@@ -90,8 +88,7 @@ def _wrap(original: Any, clipped: Any) -> Any:
     @functools.wraps(original)
     def clip_grad_norm_(*args: Any, **kwargs: Any) -> Any:
         total_norm = original(*args, **kwargs)
-        if not torch.compiler.is_compiling():
-            clipped(total_norm, args, kwargs)
+        clipped(total_norm, args, kwargs)
         return total_norm
 
     return clip_grad_norm_

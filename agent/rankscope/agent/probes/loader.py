@@ -5,8 +5,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from torch.utils.data import dataloader
 
+from rankscope.agent import events
 from rankscope.agent.probes.base import Probe
-from rankscope.protocol.messages import Phase
 
 Batch = TypeVar("Batch")
 
@@ -19,6 +19,7 @@ class Loader(Probe):
         super().__init__(observer)
         self.begin = observer.guard(self, self.on_begin)
         self.end = observer.guard(self, self.on_end)
+        self._note = observer.noted.append
         self._wrapper: Any = None
         self._original: Any = None
 
@@ -41,11 +42,11 @@ class Loader(Probe):
             dataloader._BaseDataLoaderIter.__next__ = self._original  # type: ignore[method-assign]
         self._wrapper = self._original = None
 
-    def on_begin(self) -> None:
-        self.observer.phases.begin(Phase.DATA, self.observer.clock())
+    def on_begin(self, now: float) -> None:
+        self._note((events.BEGIN_DATA, now))
 
-    def on_end(self) -> None:
-        self.observer.phases.end(Phase.DATA, self.observer.clock())
+    def on_end(self, now: float) -> None:
+        self._note((events.END_DATA, now))
 
 
 class Batches(Generic[Batch]):

@@ -1,95 +1,128 @@
 """The loss of a step: given to ``end_step``, or found: a scalar output, or what backward starts at.
 
-A scalar that the model returns is preferred to the tensor whose ``backward`` is called, because
-the latter is often scaled (by a GradScaler, or by the number of microbatches).
+A number on the CPU is read at once, for it is there. One on a CUDA device is kept as it is and
+read later, without waiting (``late``). Other devices have no such way, and no loss.
 """
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
 
 from rankscope.agent.probes.base import Probe
 
+Scalar = float | torch.Tensor
+"""A float as it is, or a copy of a one-element CUDA tensor."""
+
+LOOK_AT_OUTPUTS = 3
+"""So many training forwards without a scalar output, and no more outputs are looked at."""
+
 
 class Loss(Probe):
     name: ClassVar[str] = "loss"
-    guarded: ClassVar[tuple[str, ...]] = ("on_output", "on_backward", "on_given")
+    guarded: ClassVar[tuple[str, ...]] = ("on_output", "on_backward", "given", "take")
 
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
-        self._given: Scalar | None = None
         self._outputs: list[Scalar] = []
         self._backwards: list[Scalar] = []
+        self._untrained = 0  # scalar outputs whose backward has not come yet
+        self._told = False  # end_step was given the loss: nothing need be found
+        self._misses = 0
+        self._handles: list[Any] = []
 
-    def on_output(self, output: Any) -> None:
-        found = scalar(_named_loss(output))
+    def watch_model(self, model: Any, *, first: bool) -> None:
+        if first and self._misses < LOOK_AT_OUTPUTS:
+            hook = self.observer.guard(self, self.on_output)
+            self._handles.append(model.register_forward_hook(hook))
+
+    def uninstall(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def on_output(self, now: float, module: Any, args: Any, output: Any) -> None:
+        if self._told or not torch.is_grad_enabled():
+            return
+        found = scalar(_loss_in(output))
         if found is not None:
             self._outputs.append(found)
+            self._untrained += 1
+        elif not self._outputs:
+            self._misses += 1
+            if self._misses >= LOOK_AT_OUTPUTS:  # this model returns none: look no more
+                self.uninstall()
 
-    def on_backward(self, tensors: Any) -> None:
+    def on_backward(self, now: float, tensors: Any) -> None:
+        if self._told:
+            return
+        if self._untrained:  # the model has returned this loss itself, unscaled
+            self._untrained -= 1
+            return
         if isinstance(tensors, tuple | list) and len(tensors) == 1:
             tensors = tensors[0]
         found = scalar(tensors)
         if found is not None:
             self._backwards.append(found)
 
-    def on_given(self, loss: Any) -> None:
-        self._given = scalar(loss)
+    def given(self, loss: Any) -> Scalar | None:
+        """The loss that ``end_step`` was given, as a number."""
+        found = scalar(loss)
+        self._told = self._told or found is not None
+        return found
 
-    def take(self) -> "Scalar | None":
-        """The step's loss, and a clean slate. The mean where several microbatches had one."""
-        outputs, backwards = self._outputs, self._backwards
-        given, self._given = self._given, None
-        self._outputs, self._backwards = [], []
-        if given is not None:
-            return given
-        # An output that was never trained on (a discriminator's score) is no loss.
-        chosen = outputs if backwards and len(outputs) == len(backwards) else backwards
-        return mean(chosen)
+    def take(self) -> tuple[list[Scalar], list[Scalar]]:
+        """What was found in this step (outputs, backwards), and a clean slate."""
+        found = self._outputs, self._backwards
+        if self._outputs:
+            self._outputs = []
+        if self._backwards:
+            self._backwards = []
+        self._untrained = 0
+        return found
 
-
-Scalar = float | torch.Tensor
-"""A float as it is, or a one-element CUDA tensor that is read later."""
+    def on_device(
+        self, given: Any, outputs: Sequence[Scalar], backwards: Sequence[Scalar]
+    ) -> torch.Tensor | None:
+        """The step's loss where it is on the device; None where it is numbers (or nothing)."""
+        chosen = [given] if given is not None else outputs or backwards
+        tensors = [one.reshape(()) for one in chosen if isinstance(one, torch.Tensor)]
+        if not tensors or len(tensors) < len(chosen):
+            return None
+        return tensors[0] if len(tensors) == 1 else torch.stack(tensors).mean()
 
 
 def scalar(value: Any) -> Scalar | None:
     """``value`` as a number: read at once from the CPU, left on a CUDA device; else None."""
-    if isinstance(value, bool) or value is None:
+    if type(value) is torch.Tensor:
+        # In the order of what is common, as each of these costs a cold cache line or two.
+        if value.is_cpu:
+            if value.dim() and value.numel() != 1:
+                return None
+            return float(value.item()) if value.is_floating_point() else None
+        if value.is_cuda and value.numel() == 1 and value.is_floating_point():
+            # A copy of its own: the loop may overwrite the tensor before it is read.
+            return value.detach().to(torch.float32, copy=True)
+        return None
+    if value is None or isinstance(value, bool):
         return None
     if isinstance(value, int | float):
         return float(value)
-    if type(value) not in (torch.Tensor, torch.nn.Parameter):
-        local = getattr(value, "to_local", None)
-        if local is None or not all(place.is_replicate() for place in value.placements):
-            return None
-        value = local()
-    if value.numel() != 1 or not value.is_floating_point():
-        return None
-    if value.device.type == "cpu":
-        return float(value.detach().item())
-    # A copy of its own: the loop may overwrite the tensor before it is read.
-    return value.detach().to(torch.float32, copy=True) if value.device.type == "cuda" else None
+    if isinstance(value, torch.nn.Parameter):
+        return scalar(value.detach())
+    local = getattr(value, "to_local", None)  # a DTensor, where it is the same on all ranks
+    if local is not None and all(place.is_replicate() for place in value.placements):
+        return scalar(local())
+    return None
 
 
-def mean(values: list[Scalar]) -> Scalar | None:
-    if not values:
-        return None
-    if len(values) == 1:
-        return values[0]
-    numbers = [value for value in values if isinstance(value, float)]
-    if len(numbers) == len(values):
-        return sum(numbers) / len(numbers)
-    tensors = [value.reshape(()) for value in values if isinstance(value, torch.Tensor)]
-    return torch.stack(tensors).mean() if len(tensors) == len(values) else None
-
-
-def _named_loss(output: Any) -> Any:
-    """The output itself, its part called ``loss``, or the only scalar of a tuple."""
+def _loss_in(output: Any) -> Any:
+    """A scalar output, its part called ``loss``, or the only scalar of a tuple."""
     if isinstance(output, torch.Tensor):
-        return output
+        return output if output.dim() == 0 else None
     if isinstance(output, dict):
         return output.get("loss")
     if isinstance(output, tuple) and not hasattr(output, "loss"):
-        scalars = [part for part in output if isinstance(part, torch.Tensor) and part.numel() == 1]
+        scalars = [part for part in output if isinstance(part, torch.Tensor) and part.dim() == 0]
         return scalars[0] if len(scalars) == 1 else None
     return getattr(output, "loss", None)

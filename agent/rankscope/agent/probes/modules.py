@@ -4,23 +4,28 @@ from typing import Any, ClassVar
 
 import torch
 
+from rankscope.agent import events
 from rankscope.agent.probes.base import Probe
-from rankscope.protocol.messages import Phase
 
 
 class Modules(Probe):
     name: ClassVar[str] = "modules"
     guarded: ClassVar[tuple[str, ...]] = ("on_begin", "on_begin_further", "on_end")
 
-    def install(self) -> None:
+    def __init__(self, observer: Any) -> None:
+        super().__init__(observer)
         self._handles: list[Any] = []
+        self._note = observer.noted.append
+        self._trains = torch.is_grad_enabled
 
     def watch_model(self, model: Any, *, first: bool) -> None:
         begin = self.observer.guard(self, self.on_begin if first else self.on_begin_further)
-        end = self.observer.guard(self, self.on_end)
         self._handles += [
             model.register_forward_pre_hook(begin, prepend=True),
-            model.register_forward_hook(end, always_call=True),  # also when forward raises
+            model.register_forward_hook(
+                self.observer.guard(self, self.on_end),
+                always_call=True,  # also when forward raises
+            ),
         ]
 
     def uninstall(self) -> None:
@@ -28,24 +33,12 @@ class Modules(Probe):
             handle.remove()
         self._handles.clear()
 
-    def on_begin(self, module: Any, *args: Any) -> None:
-        observer = self.observer
-        observer.seen_forward(module)
+    def on_begin(self, now: float, module: Any, args: Any) -> None:
         # Under no_grad nothing is trained: an evaluation, whatever module.training says.
-        observer.phases.begin(
-            Phase.FORWARD, observer.clock(), evaluates=not torch.is_grad_enabled()
-        )
+        self._note((events.BEGIN_FORWARD, now, self._trains()))
 
-    def on_begin_further(self, module: Any, *args: Any) -> None:
-        self.observer.phases.begin(
-            Phase.FORWARD,
-            self.observer.clock(),
-            evaluates=not torch.is_grad_enabled(),
-            counts=False,
-        )
+    def on_begin_further(self, now: float, module: Any, args: Any) -> None:
+        self._note((events.BEGIN_FURTHER_FORWARD, now, self._trains()))
 
-    def on_end(self, module: Any, args: Any, output: Any) -> None:
-        observer = self.observer
-        observer.phases.end(Phase.FORWARD, observer.clock())
-        if torch.is_grad_enabled():
-            observer.saw_output(output)
+    def on_end(self, now: float, module: Any, args: Any, output: Any) -> None:
+        self._note((events.END_FORWARD, now))

@@ -1,22 +1,25 @@
 """The optimizer's step, through torch's own hooks around it."""
 
+import threading
 from typing import Any, ClassVar
 
+from rankscope.agent import events
 from rankscope.agent.probes.base import Probe
-from rankscope.protocol.messages import Phase
 
 
 class Optimizer(Probe):
     name: ClassVar[str] = "optimizer"
     guarded: ClassVar[tuple[str, ...]] = ("on_begin", "on_end", "on_end_first")
 
-    def install(self) -> None:
+    def __init__(self, observer: Any) -> None:
+        super().__init__(observer)
         self._handles: list[Any] = []
+        self._note = observer.noted.append
 
     def watch_optimizer(self, optimizer: Any, *, first: bool) -> None:
         guard = self.observer.guard
-        begin = guard(self, self.on_begin, adopts=first)
-        end = guard(self, self.on_end_first if first else self.on_end)
+        begin = guard(self, self.on_begin, anywhere=True)
+        end = guard(self, self.on_end_first if first else self.on_end, anywhere=True)
         self._handles += [
             optimizer.register_step_pre_hook(begin),
             optimizer.register_step_post_hook(end),
@@ -27,13 +30,17 @@ class Optimizer(Probe):
             handle.remove()
         self._handles.clear()
 
-    def on_begin(self, *args: Any) -> None:
-        self.observer.phases.begin(Phase.OPTIMIZER, self.observer.clock())
+    def on_begin(self, now: float, *args: Any) -> None:
+        # The thread that steps the optimizer is the one that trains, whoever attached.
+        self.observer.thread = threading.get_ident()
+        self._note((events.BEGIN_OPTIMIZER, now))
 
-    def on_end(self, *args: Any) -> None:
-        self.observer.phases.end(Phase.OPTIMIZER, self.observer.clock())
+    def on_end(self, now: float, *args: Any) -> None:
+        self._note((events.END_OPTIMIZER, now))
 
-    def on_end_first(self, *args: Any) -> None:
-        now = self.observer.clock()
-        self.observer.phases.end(Phase.OPTIMIZER, now)
-        self.observer.optimizer_stepped(now)
+    def on_end_first(self, now: float, *args: Any) -> None:
+        step = self.observer.step
+        if step.called and step.on:
+            self._note((events.END_OPTIMIZER, now))
+        else:
+            self.observer.note_step(events.STEPPED, now)

@@ -1,0 +1,146 @@
+"""From what the training thread noted down to the messages of the wire. Pure; one thread's own."""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from rankscope.agent import events as e
+from rankscope.agent.clock.phases import Phases, StepTimes
+from rankscope.agent.events import Event, StepNote
+from rankscope.agent.outbox import Outbox
+from rankscope.protocol.messages import (
+    Goodbye,
+    LateValues,
+    Phase,
+    ProbeFault,
+    Raised,
+    StepRecord,
+)
+
+COST_STEPS = 32
+"""The agent's own cost is averaged over this many steps."""
+
+NOTES_KEPT = 256
+"""For this many steps a value that comes late is still placed."""
+
+
+class Digest:
+    """Feeds the phase machine and fills the outbox."""
+
+    def __init__(self, phases: Phases, outbox: Outbox) -> None:
+        self.phases = phases
+        self.outbox = outbox
+        self.boundary = False
+        """Whether the loop calls ``end_step``."""
+        self.completed = 0
+        """Steps seen to end."""
+        self._costs: deque[float] = deque(maxlen=COST_STEPS)
+        self._kernel_costs: deque[float] = deque(maxlen=COST_STEPS)
+        self._spent_s = self._kernel_s = 0.0
+        self._number = 0
+        self._steps: dict[int, int] = {}  # note's number -> step
+        self._last: StepRecord | None = None
+        begin, end = self._begin, self._end
+        self._handlers: dict[int, Callable[[Event], None]] = {
+            e.BEGIN_DATA: begin(Phase.DATA),
+            e.END_DATA: end(Phase.DATA),
+            e.BEGIN_FORWARD: self._forward,
+            e.BEGIN_FURTHER_FORWARD: self._further_forward,
+            e.END_FORWARD: end(Phase.FORWARD),
+            e.BEGIN_BACKWARD: begin(Phase.BACKWARD),
+            e.END_BACKWARD: end(Phase.BACKWARD),
+            e.BEGIN_OPTIMIZER: begin(Phase.OPTIMIZER),
+            e.END_OPTIMIZER: end(Phase.OPTIMIZER),
+            e.STEPPED: self._stepped,
+            e.END_STEP: self._end_step,
+            e.LATE: self._late,
+            e.RAISED: self._raised,
+            e.FAULT: self._fault,
+            e.CLOSED: self._closed,
+        }
+
+    def feed(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self._handlers[event[0]](event)
+
+    def overhead_s(self) -> float | None:
+        """Mean bookkeeping a step over the last steps; None before the first."""
+        return sum(self._costs) / len(self._costs) if self._costs else None
+
+    def _begin(self, bracket: Phase) -> Callable[[Event], None]:
+        return lambda event: self.phases.begin(bracket, event[1])
+
+    def _end(self, bracket: Phase) -> Callable[[Event], None]:
+        return lambda event: self.phases.end(bracket, event[1])
+
+    def _forward(self, event: Event) -> None:
+        self.phases.begin(Phase.FORWARD, event[1], evaluates=not event[2])
+
+    def _further_forward(self, event: Event) -> None:
+        self.phases.begin(Phase.FORWARD, event[1], evaluates=not event[2], counts=False)
+
+    def _stepped(self, event: Event) -> None:
+        self.phases.end(Phase.OPTIMIZER, event[1])
+        self._complete(self.phases.complete(event[1]), event[2])
+
+    def _end_step(self, event: Event) -> None:
+        _, now, note = event
+        first, self.boundary = not self.boundary, True
+        if first and self.phases.fresh and self._last is not None:
+            # The optimizer's hook has just ended this very step: this is its true end.
+            self._complete(self.phases.extend(now), note, self._last)
+        else:
+            self._complete(self.phases.complete(now), note)
+
+    def _complete(self, times: StepTimes, note: StepNote, known: StepRecord | None = None) -> None:
+        self.completed += 1
+        self.outbox.lost(note.number - self._number - 1)
+        self._number = note.number
+        self._steps[note.number] = times.step
+        if len(self._steps) > NOTES_KEPT:
+            del self._steps[next(iter(self._steps))]
+        self._costs.append(note.spent_s - self._spent_s)
+        self._kernel_costs.append(note.kernel_s - self._kernel_s)
+        self._spent_s, self._kernel_s = note.spent_s, note.kernel_s
+        loss, grad_norm, sharded = step_loss(note), note.grad_norm, note.sharded
+        if known is not None:
+            loss = known.loss if loss is None else loss
+            if grad_norm is None:
+                grad_norm, sharded = known.grad_norm, known.grad_norm_sharded
+        self._last = StepRecord(
+            *times, loss=loss, tokens=note.tokens, grad_norm=grad_norm, grad_norm_sharded=sharded
+        )
+        self.outbox.put_step(self._last)
+
+    def _late(self, event: Event) -> None:
+        _, _, number, values = event
+        step = self._steps.get(number)
+        if step is not None:
+            self.outbox.put_late(LateValues(step, **values))
+
+    def _raised(self, event: Event) -> None:
+        _, now, fields = event
+        snapshot = self.phases.snapshot
+        where: dict[str, Any] = {"step": snapshot.step, "phase": snapshot.phase, "event_t_s": now}
+        self.outbox.put_urgent(Raised, **(where | fields))
+
+    def _fault(self, event: Event) -> None:
+        _, _, probe, error = event
+        self.outbox.put_urgent(ProbeFault, probe=probe, error=error, step=self.phases.snapshot.step)
+
+    def _closed(self, event: Event) -> None:
+        _, now, reason = event
+        self.phases.close(now)
+        self.outbox.put_urgent(Goodbye, reason=reason, step=self.phases.snapshot.step)
+
+
+def step_loss(note: StepNote) -> float | None:
+    """The loss of a step: as given, else the mean over its microbatches.
+
+    A scalar that the model returned is preferred to the tensor whose ``backward`` was called, which
+    is often scaled (by a GradScaler, or by the number of microbatches).
+    """
+    if note.given is not None:
+        return note.given
+    chosen = note.outputs or note.backwards
+    return sum(chosen) / len(chosen) if chosen else None
