@@ -38,6 +38,7 @@ KEYS = {
     "pagedown": "\x1b[6~",
     "ctrl+c": "\x03",
     "ctrl+p": "\x10",
+    "ctrl+z": "\x1a",
 }
 
 CLEAN = {
@@ -98,8 +99,7 @@ class Terminal:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        self.hang_up()
-        os.close(self._slave)
+        self.lose()
 
     # --- what the program wrote --------------------------------------------------------------
 
@@ -164,6 +164,7 @@ class Terminal:
     def press(self, *keys: str) -> None:
         """Type keys: names of :data:`KEYS`, or the characters themselves."""
         for key in keys:
+            assert key in KEYS or len(key) == 1, f"no such key: {key}"
             os.write(self._master, KEYS.get(key, key).encode())
 
     def resize(self, columns: int, rows: int) -> None:
@@ -180,6 +181,26 @@ class Terminal:
         if self._master >= 0:
             os.close(self._master)
             self._master = -1
+
+    def lose(self) -> None:
+        """Lose the terminal as a dropped connection does: both of this side's ends are closed."""
+        self.hang_up()
+        if self._slave >= 0:
+            os.close(self._slave)
+            self._slave = -1
+
+    def fill(self, *, within_s: float = 20.0) -> None:
+        """Read nothing more and stuff the pty, so that the program's next write blocks."""
+        deadline = time.monotonic() + within_s
+        os.set_blocking(self._slave, False)
+        try:
+            while time.monotonic() < deadline:
+                os.write(self._slave, b"\0" * 4096)
+        except BlockingIOError:
+            pass
+        finally:
+            # The flag is the open file's, and the program opened its own: it still blocks.
+            os.set_blocking(self._slave, True)
 
     def exit_code(self, *, within_s: float = 20.0) -> int:
         """The program's exit code once it ended; its last words are read meanwhile."""

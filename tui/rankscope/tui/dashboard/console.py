@@ -50,8 +50,9 @@ class Dashboard(App[None]):
         readonly: bool,
         utf8: bool,
     ) -> None:
-        super().__init__()
+        super().__init__(ansi_color=True)  # before the theme: the colour filters are made there
         self.set_reactive(App.theme, "ansi-dark")
+        self.stylesheet.set_variables(self.get_css_variables())  # made before the theme was known
         self.animation_level = "none"
         self._poller = poller
         self._mailbox = mailbox
