@@ -80,7 +80,6 @@ def test_the_tightest_limit_from_the_group_up_counts_in_v2(tmp_path: Path) -> No
     assert group.limit_bytes() == 1_000_000
     assert group.available_bytes() == 400_000
     assert group.oom_kills() == 2
-    assert group.oom_group_kills() == 0
 
 
 def test_a_v1_group_is_read_by_its_own_names(tmp_path: Path) -> None:
@@ -97,7 +96,6 @@ def test_a_v1_group_is_read_by_its_own_names(tmp_path: Path) -> None:
     assert group.limit_bytes() == 2000
     assert group.available_bytes() == 0
     assert group.oom_kills() == 5
-    assert group.oom_group_kills() is None
     assert Group(1, tmp_path, tmp_path).limit_bytes() is None
 
 

@@ -32,15 +32,12 @@ class Group:
     """The mount's top: limits count from the group up to here."""
 
     def oom_kills(self) -> int | None:
-        """Processes of this group (v2: and of those below) killed for want of memory, ever."""
+        """Processes of this group (v2: and of those below) killed for want of memory, ever.
+
+        A kill of the whole group (``memory.oom.group``) counts each of its processes here too.
+        """
         name = "memory.events" if self.version == 2 else "memory.oom_control"
         return _read_keyed(self.path / name).get("oom_kill")
-
-    def oom_group_kills(self) -> int | None:
-        """Times that the kernel killed the whole group at once (v2 with memory.oom.group)."""
-        if self.version != 2:
-            return None
-        return _read_keyed(self.path / "memory.events").get("oom_group_kill")
 
     def limit_bytes(self) -> int | None:
         """The lowest limit from here up; None where there is none."""
