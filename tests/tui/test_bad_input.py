@@ -27,7 +27,7 @@ def home(tmp_path: Path) -> Path:
         (["--bogus"], "--bogus"),
         (["nope"], "nope"),
         (["status", "--bogus"], "status --help"),
-        (["status", "a", "b"], "unexpected"),
+        (["status", "a", "b"], "unrecognized arguments: b"),
         (["run"], "no command given"),
         (["run", "--port", "x", "--", "true"], "--port"),
         (["run", "--port", "0", "--", "true"], "--port"),

@@ -67,7 +67,7 @@ def live_hub(home: Path) -> RunInfo:
 )
 def test_the_exit_code_is_the_commands_own(home: Path, program: str, code: int) -> None:
     """Passed through, 128+n for a signal; the run's final state says the same."""
-    with nothing_left(home):
+    with nothing_left(home, but_hub=True):
         ran = rankscope(home, "run", "--", *PYTHON, program)
         assert ran.code == code, ran
         assert ran.out == ""
@@ -112,7 +112,7 @@ def test_the_command_knows_where_its_hub_is(home: Path) -> None:
 def test_a_killed_hub_is_back_on_its_endpoint_and_the_command_did_not_notice(home: Path) -> None:
     """kill -9, twice: another pid, the same endpoint, status answers, the command ends well."""
     program = "import sys; print('up', flush=True); sys.exit(len(sys.stdin.readline()))"
-    with nothing_left(home):
+    with nothing_left(home, but_hub=True):
         process = subprocess.Popen(
             [*RANKSCOPE, "run", "--", *PYTHON, program],
             env=environment(home),
@@ -146,7 +146,7 @@ def test_a_killed_hub_is_back_on_its_endpoint_and_the_command_did_not_notice(hom
 def test_a_hub_that_cannot_come_back_is_given_up_in_words(home: Path) -> None:
     """Its own key is gone: a few tries, one line, and the command goes on to its own end."""
     with (
-        nothing_left(home),
+        nothing_left(home, but_hub=True),
         started(home, "run", "--", *PYTHON, TELLTALE, str(int(signal.SIGTERM))) as process,
     ):
         assert process.stdout is not None
@@ -171,7 +171,7 @@ def test_a_signal_to_the_launcher_reaches_the_command_once(
 ) -> None:
     """And its answer to it is the exit code."""
     with (
-        nothing_left(home),
+        nothing_left(home, but_hub=True),
         started(home, "run", "--", *PYTHON, TELLTALE, str(int(number))) as process,
     ):
         assert process.stdout is not None
@@ -184,7 +184,7 @@ def test_a_signal_to_the_launcher_reaches_the_command_once(
 def test_a_command_that_ignores_sigterm_is_let_be(home: Path) -> None:
     """The launcher waits for it as a shell would; the second signal is passed on too."""
     with (
-        nothing_left(home),
+        nothing_left(home, but_hub=True),
         started(home, "run", "--", *PYTHON, TELLTALE, str(int(signal.SIGHUP))) as process,
     ):
         assert process.stdout is not None
@@ -200,7 +200,7 @@ def test_a_command_that_ignores_sigterm_is_let_be(home: Path) -> None:
 def test_ctrl_c_on_a_terminal_reaches_the_command_once(home: Path) -> None:
     """From the terminal itself; the launcher adds nothing and waits for the command's end."""
     command = [*RANKSCOPE, "run", "--", *PYTHON, TELLTALE, str(int(signal.SIGTERM))]
-    with nothing_left(home), Terminal(command, env=environment(home)) as terminal:
+    with nothing_left(home, but_hub=True), Terminal(command, env=environment(home)) as terminal:
         terminal.wait_for("up")
         terminal.press("ctrl+c")
         terminal.wait_for("SIGINT")

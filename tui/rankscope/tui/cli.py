@@ -12,22 +12,11 @@ import signal
 import sys
 from collections.abc import Sequence
 
-import typer
-
 from rankscope.protocol.exits import Exit, UserError
+from rankscope.tui.arguments import Command, OneLineParser
 
-COMMANDS = {
-    "run": "run",
-    "demo": "demo",
-    "top": "top",
-    "ls": "ls",
-    "status": "status",
-    "ranks": "ranks",
-    "incidents": "incidents",
-    "check": "check",
-    "doctor": "doctor",
-}
-"""Command → its module in ``rankscope.tui.commands``; each has a function ``command``."""
+COMMANDS = ("run", "demo", "top", "ls", "status", "ranks", "incidents", "check", "doctor")
+"""Each is a module of ``rankscope.tui.commands`` that keeps to :class:`Command`."""
 
 LATER = frozenset(
     {
@@ -38,31 +27,10 @@ LATER = frozenset(
 )
 """Commands of the design that this version does not have."""
 
-RAW = {"allow_interspersed_args": False}
-"""For commands that take another command: what follows its first word is not ours to read."""
-
-# click's UsageError, which typer does not export by name but derives BadParameter from.
-UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-
-
-def build(names: Sequence[str]) -> typer.Typer:
-    """The application with the commands ``names``."""
-    app = typer.Typer(
-        add_completion=False,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        help="Live, per-rank monitor of distributed PyTorch training, in the terminal.",
-    )
-    app.callback()(_group)
-    for name in names:
-        module = importlib.import_module(f"rankscope.tui.commands.{COMMANDS[name]}")
-        app.command(name, context_settings=RAW if name == "run" else None)(module.command)
-    return app
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. The entry point of ``rankscope``."""
-    given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         code = _dispatch(given)
         sys.stdout.flush()
@@ -83,37 +51,55 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(given: list[str]) -> int:
-    name = given[0]
-    if name in LATER:
-        raise UserError(f"rankscope {name}: not available in this version")
+    name = given[0] if given else "--help"
+    if name in COMMANDS:
+        return _run(name, given[1:])
+    if name in ("--help", "-h", "help"):
+        print(_help())
+        return Exit.FINE
     if name == "--version":
         from importlib.metadata import version
 
         print(f"rankscope {version('rankscope')}")
         return Exit.FINE
-    names = [name] if name in COMMANDS else list(COMMANDS)
-    try:
-        result = typer.main.get_command(build(names)).main(
-            args=given, prog_name="rankscope", standalone_mode=False
-        )
-    except UsageError as error:
-        words = error.format_message() if isinstance(error, typer.BadParameter) else str(error)
-        where = f"rankscope {name}" if name in COMMANDS else "rankscope"
-        raise UserError(f"{_one_line(words)}; see: {where} --help") from None
-    return int(result or 0)
+    if name in LATER:
+        raise UserError(f"rankscope {name}: not available in this version")
+    what = "option" if name.startswith("-") else "command"
+    raise UserError(f"there is no {what} {name!r}; see: rankscope --help")
 
 
-def _group() -> None:
-    """Live, per-rank monitor of distributed PyTorch training, in the terminal."""
+def _run(name: str, arguments: list[str]) -> int:
+    command = _command(name)
+    parser = OneLineParser(f"rankscope {name}", command.HELP)
+    command.options(parser)
+    parse = getattr(command, "parse", OneLineParser.parse_args)
+    return int(command.run(parse(parser, arguments)))
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split()).rstrip(".")
+def _command(name: str) -> Command:
+    module: Command = importlib.import_module(f"rankscope.tui.commands.{name}")
+    return module
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    return "\n".join(
+        [
+            "usage: rankscope COMMAND [OPTIONS]",
+            "",
+            "Live, per-rank monitor of distributed PyTorch training, in the terminal.",
+            "",
+            *(f"  {name:<{width}}  {_command(name).HELP}" for name in COMMANDS),
+            "",
+            "rankscope COMMAND --help shows a command's options; --version the version.",
+            "Exit codes: 0 fine, 1 a problem found, 2 usage, 3 unreachable, 4 timed out, 70 a bug.",
+        ]
+    )
 
 
 def _say(text: str, code: int) -> int:
     with contextlib.suppress(OSError):  # no one reads stderr any more; the exit code still tells
-        print(f"rankscope: {_one_line(text)}", file=sys.stderr, flush=True)
+        print(f"rankscope: {' '.join(text.split())}", file=sys.stderr, flush=True)
     return code
 
 

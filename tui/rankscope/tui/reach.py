@@ -18,6 +18,7 @@ import msgspec
 
 from rankscope.protocol.exits import Exit, UserError
 from rankscope.protocol.keys import ClientKey, Role, read_client_key
+from rankscope.protocol.launch import python_module
 from rankscope.protocol.rundir import (
     RunDirectory,
     RunInfo,
@@ -144,7 +145,7 @@ def _start_replay(directory: RunDirectory, words: IO[bytes]) -> "subprocess.Pope
     # Its stdin is a pipe of which only we hold the other end: it closes with us, also when we are
     # killed, and the hub ends. A session of its own keeps the terminal's Ctrl-C from it.
     return subprocess.Popen(
-        [sys.executable, "-m", "rankscope.hub", "--replay", str(directory.path)],
+        [*python_module("rankscope.hub"), "--replay", str(directory.path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=words,

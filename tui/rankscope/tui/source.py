@@ -1,6 +1,6 @@
 """What the one-shot commands ask: a run's status and overview, from wherever they come."""
 
-from pathlib import Path
+from argparse import Namespace
 from typing import TypeVar
 
 from rankscope.protocol.exits import UserError
@@ -11,15 +11,15 @@ from rankscope.tui.feed.client import HubClient
 S = TypeVar("S", bound=Shape)
 
 
-def open_client(run: str | None, endpoint: str | None, key: Path | None) -> HubClient:
-    """A client for RUN, or for ``--endpoint`` with ``--key``."""
-    if endpoint is None and key is None:
-        return reach.connect(reach.choose(run))
-    if endpoint is None or key is None:
+def open_client(given: Namespace) -> HubClient:
+    """A client for RUN, or for ``--endpoint`` with ``--key`` (``arguments.add_run``)."""
+    if given.endpoint is None and given.key is None:
+        return reach.connect(reach.choose(given.wanted))
+    if given.endpoint is None or given.key is None:
         raise UserError("--endpoint and --key belong together: give both or neither")
-    if run is not None:
+    if given.wanted is not None:
         raise UserError("give a run, or --endpoint with --key, not both")
-    return reach.connect_remote(endpoint, key)
+    return reach.connect_remote(given.endpoint, given.key)
 
 
 def ask(client: HubClient, view: str, shape: type[S]) -> S:
@@ -30,13 +30,11 @@ def ask(client: HubClient, view: str, shape: type[S]) -> S:
     return body
 
 
-def status_of(run: str | None, endpoint: str | None = None, key: Path | None = None) -> Status:
-    with open_client(run, endpoint, key) as client:
+def status_of(given: Namespace) -> Status:
+    with open_client(given) as client:
         return ask(client, "status", Status)
 
 
-def status_and_overview(
-    run: str | None, endpoint: str | None = None, key: Path | None = None
-) -> tuple[Status, Overview]:
-    with open_client(run, endpoint, key) as client:
+def status_and_overview(given: Namespace) -> tuple[Status, Overview]:
+    with open_client(given) as client:
         return ask(client, "status", Status), ask(client, "overview", Overview)

@@ -1,28 +1,29 @@
 """``rankscope demo``: a real training run, watched."""
 
+from argparse import Namespace
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from rankscope.tui.arguments import OneLineParser, add_json
+
+HELP = "train a small model for real on this machine, with the dashboard on screen"
 
 
-def command(
-    trainer: Annotated[str, typer.Option(help="ddp, or fsdp2 where it is available.")] = "ddp",
-    ranks: Annotated[int, typer.Option(help="Training processes.")] = 2,
-    steps: Annotated[int | None, typer.Option(help="Updates of the parameters.")] = None,
-    text: Annotated[
-        Path | None,
-        typer.Option(metavar="PATH", help="Text to train on; else Python's standard library."),
-    ] = None,
-    headless: Annotated[
-        bool, typer.Option("--headless", help="Progress in lines instead of the dashboard.")
-    ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document at the end; no dashboard.")
-    ] = False,
-) -> int:
-    """Train a small model for real on this machine, with the dashboard on screen."""
+def options(parser: OneLineParser) -> None:
+    parser.add_argument("--trainer", default="ddp", help="ddp, or fsdp2 where it is available")
+    parser.add_argument("--ranks", type=int, default=2, help="training processes (2)")
+    parser.add_argument("--steps", type=int, help="updates of the parameters")
+    parser.add_argument(
+        "--text", type=Path, metavar="PATH", help="train on this, not on Python's own library"
+    )
+    parser.add_argument(
+        "--headless", action="store_true", help="progress in lines instead of the dashboard"
+    )
+    add_json(parser)
+
+
+def run(given: Namespace) -> int:
     from rankscope.tui.demo.plan import plan
     from rankscope.tui.demo.show import show_demo
 
-    return show_demo(plan(trainer, ranks, steps, text), headless=headless or json, json=json)
+    what = plan(given.trainer, given.ranks, given.steps, given.text)
+    return show_demo(what, headless=given.headless or given.json, json=given.json)

@@ -1,20 +1,28 @@
 """``rankscope incidents``: every finding that opened or closed."""
 
+from argparse import Namespace
+
 from rankscope.protocol.exits import Exit
-from rankscope.tui.commands.options import Endpoint, Json, Key, Run
+from rankscope.tui.arguments import OneLineParser, add_json, add_run
+
+HELP = "the incident log: findings as they opened and closed"
 
 
-def command(run: Run = None, json: Json = False, endpoint: Endpoint = None, key: Key = None) -> int:
-    """The incident log: findings as they opened and closed."""
+def options(parser: OneLineParser) -> None:
+    add_run(parser)
+    add_json(parser)
+
+
+def run(given: Namespace) -> int:
     from rankscope.protocol import jsontext
     from rankscope.protocol.shapes import Incidents
     from rankscope.tui import source
     from rankscope.tui.text.incidents import incidents_text
     from rankscope.tui.text.output import write
 
-    with source.open_client(run, endpoint, key) as client:
+    with source.open_client(given) as client:
         log = source.ask(client, "incidents", Incidents)
-    if json:
+    if given.json:
         print(jsontext.dumps(log))
     else:
         write(incidents_text(log))

@@ -1,11 +1,18 @@
 """``rankscope ls``: the runs there are."""
 
+from argparse import Namespace
+
 from rankscope.protocol.exits import Exit
-from rankscope.tui.commands.options import Json
+from rankscope.tui.arguments import OneLineParser, add_json
+
+HELP = "list the runs on this machine, newest first"
 
 
-def command(json: Json = False) -> int:
-    """List the runs, newest first."""
+def options(parser: OneLineParser) -> None:
+    add_json(parser)
+
+
+def run(given: Namespace) -> int:
     import time
 
     from rankscope.protocol import jsontext
@@ -15,7 +22,7 @@ def command(json: Json = False) -> int:
     from rankscope.tui.text.output import write
 
     runs = listed(runs_home())
-    if json:
+    if given.json:
         print(jsontext.dumps({"runs": runs}))
     else:
         write(ls_text(runs, runs_home(), time.time()))

@@ -1,18 +1,26 @@
 """``rankscope ranks``: one line a rank."""
 
+from argparse import Namespace
+
 from rankscope.protocol.exits import Exit
-from rankscope.tui.commands.options import Endpoint, Json, Key, Run
+from rankscope.tui.arguments import OneLineParser, add_json, add_run
+
+HELP = "one line a rank: state, step, loss, gradient norm, memory"
 
 
-def command(run: Run = None, json: Json = False, endpoint: Endpoint = None, key: Key = None) -> int:
-    """One line a rank: step, phase, loss, gradient norm, memory, link."""
+def options(parser: OneLineParser) -> None:
+    add_run(parser)
+    add_json(parser)
+
+
+def run(given: Namespace) -> int:
     from rankscope.protocol import jsontext
     from rankscope.tui import source
     from rankscope.tui.text.output import write
     from rankscope.tui.text.ranks import ranks_text
 
-    status = source.status_of(run, endpoint, key)
-    if json:
+    status = source.status_of(given)
+    if given.json:
         print(jsontext.dumps({"ranks": status.ranks}))
     else:
         write(ranks_text(status.ranks))

@@ -1,28 +1,52 @@
 """``rankscope run``: a training command with its hub."""
 
-from typing import Annotated
+from argparse import Namespace
+from collections.abc import Sequence
 
-import typer
+from rankscope.tui.arguments import OneLineParser, number
+
+HELP = "start a hub, run a training command beside it, exit with the command's code"
+VALUED = frozenset({"--name", "--run-id", "--bind", "--port"})
 
 
-def command(
-    cmd: Annotated[
-        list[str] | None, typer.Argument(metavar="-- CMD…", help="The training command.")
-    ] = None,
-    tui: Annotated[
-        bool, typer.Option("--tui", help="Show the dashboard; CMD's output goes to a file.")
-    ] = False,
-    name: Annotated[str, typer.Option(help="What to call the run on screen.")] = "",
-    run_id: Annotated[str | None, typer.Option(help="The run's id instead of a fresh one.")] = None,
-    bind: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Listen here instead of on loopback.")
-    ] = None,
-    port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Listen on this port, not a free one.")
-    ] = None,
-) -> int:
-    """Start a hub, run CMD with its environment set, exit with CMD's code."""
-    from rankscope.tui.launcher.foreground import run, run_beside_dashboard
+def options(parser: OneLineParser) -> None:
+    parser.usage = "rankscope run [OPTIONS] -- CMD…"
+    parser.add_argument(
+        "--tui", action="store_true", help="show the dashboard; CMD's output goes to a file"
+    )
+    parser.add_argument("--name", default="", help="what to call the run on screen")
+    parser.add_argument("--run-id", help="the run's id instead of a fresh one")
+    parser.add_argument("--bind", metavar="ADDRESS", help="listen here instead of on loopback")
+    parser.add_argument(
+        "--port", type=number(1, 65535), help="listen on this port instead of a free one"
+    )
 
-    start = run_beside_dashboard if tui else run
-    return start(cmd or [], name=name, run_id=run_id, bind=bind, port=port)
+
+def parse(parser: OneLineParser, arguments: Sequence[str]) -> Namespace:
+    ours, command = split(arguments)
+    given = parser.parse_args(ours)
+    given.command = command
+    return given
+
+
+def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Our own options, and the command: from ``--`` or from the first word that is no option.
+
+    What follows the command's first word is not ours to read.
+    """
+    at = 0
+    while at < len(arguments) and arguments[at].startswith("-"):
+        if arguments[at] == "--":
+            return list(arguments[:at]), list(arguments[at + 1 :])
+        at += 2 if arguments[at] in VALUED else 1
+    return list(arguments[:at]), list(arguments[at:])
+
+
+def run(given: Namespace) -> int:
+    from rankscope.tui.launcher.foreground import run as run_plainly
+    from rankscope.tui.launcher.foreground import run_beside_dashboard
+
+    start = run_beside_dashboard if given.tui else run_plainly
+    return start(
+        given.command, name=given.name, run_id=given.run_id, bind=given.bind, port=given.port
+    )

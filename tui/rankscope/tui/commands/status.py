@@ -1,19 +1,26 @@
 """``rankscope status``: the run in one screen of text, or as JSON."""
 
+from argparse import Namespace
+
 from rankscope.protocol.exits import Exit
-from rankscope.tui.commands.options import Endpoint, Json, Key, Run
+from rankscope.tui.arguments import OneLineParser, add_json, add_run
+
+HELP = "how the run is: verdict, step, throughput, loss, ranks"
 
 
-def command(run: Run = None, json: Json = False, endpoint: Endpoint = None, key: Key = None) -> int:
-    """How the run is: verdict, step, throughput, loss, ranks."""
+def options(parser: OneLineParser) -> None:
+    add_run(parser)
+    add_json(parser)
+
+
+def run(given: Namespace) -> int:
     from rankscope.protocol import jsontext
     from rankscope.tui import source
     from rankscope.tui.text.output import write
-
-    if json:
-        print(jsontext.dumps(source.status_of(run, endpoint, key)))
-        return Exit.FINE
     from rankscope.tui.text.status import status_text
 
-    write(status_text(*source.status_and_overview(run, endpoint, key)))
+    if given.json:
+        print(jsontext.dumps(source.status_of(given)))
+    else:
+        write(status_text(*source.status_and_overview(given)))
     return Exit.FINE

@@ -1,36 +1,38 @@
 """``rankscope top``: the dashboard."""
 
-from typing import Annotated
-
-import typer
+from argparse import Namespace
 
 from rankscope.protocol.exits import Exit
-from rankscope.tui.commands.options import Endpoint, Key, Run
+from rankscope.tui.arguments import OneLineParser, add_run
+
+HELP = "the dashboard, live or over a past run; without a terminal the same as status"
 
 
-def command(
-    run: Run = None,
-    control: Annotated[
-        bool, typer.Option("--control/--readonly", help="May give commands, or only look.")
-    ] = True,
-    endpoint: Endpoint = None,
-    key: Key = None,
-) -> int:
-    """The dashboard, live or over a past run; without a terminal, the same as status."""
+def options(parser: OneLineParser) -> None:
+    add_run(parser)
+    rights = parser.add_mutually_exclusive_group()
+    rights.add_argument(
+        "--control", dest="readonly", action="store_false", help="may give commands (the default)"
+    )
+    rights.add_argument("--readonly", action="store_true", help="only look")
+    parser.set_defaults(readonly=False)
+
+
+def run(given: Namespace) -> int:
     from rankscope.tui import reach, source, view
 
     if not view.on_terminal():
         from rankscope.tui.text.output import write
         from rankscope.tui.text.status import status_text
 
-        write(status_text(*source.status_and_overview(run, endpoint, key)))
+        write(status_text(*source.status_and_overview(given)))
         return Exit.FINE
-    if endpoint is not None or key is not None:
-        with source.open_client(run, endpoint, key) as client:
+    if given.endpoint is not None or given.key is not None:
+        with source.open_client(given) as client:
             client.ask("overview")  # a wrong key is told before the screen is taken
-        assert endpoint is not None
-        assert key is not None
-        return view.show_remote(endpoint, key, title=endpoint, readonly=not control)
-    directory = reach.choose(run)
+        return view.show_remote(
+            given.endpoint, given.key, title=given.endpoint, readonly=given.readonly
+        )
+    directory = reach.choose(given.wanted)
     directory.read_info()
-    return view.show(directory, title=directory.run, readonly=not control)
+    return view.show(directory, title=directory.run, readonly=given.readonly)

@@ -14,6 +14,7 @@ from rankscope.protocol.shapes import Overview
 from rankscope.tui.demo.plan import Plan
 from rankscope.tui.demo.progress import document, progress_line, summary_line
 from rankscope.tui.demo.watch import Watch
+from rankscope.tui.feed.merge import ENDED_STATES
 from rankscope.tui.launcher.child import exit_on_signals
 from rankscope.tui.launcher.foreground import LOG_NAME, last_words, private_log
 from rankscope.tui.launcher.session import Session, say
@@ -44,11 +45,12 @@ def show_demo(plan: Plan, *, headless: bool, json: bool) -> int:
 def _in_lines(session: Session, plan: Plan, output: IO[bytes], log: Path, json: bool) -> int:
     began_s = time.monotonic()
 
-    def show(overview: Overview) -> None:
-        if overview.nodes:  # until a rank was heard of there is nothing to tell
+    def show_line(overview: Overview) -> None:
+        # Until a rank was heard of there is nothing to tell; the end is told by the summary.
+        if overview.nodes and overview.state not in ENDED_STATES:
             say(progress_line(overview, plan.steps))
 
-    with closing(Watch(session, show)) as watch:
+    with closing(Watch(session, show_line)) as watch:
         code = session.run(
             plan.command, output, stdin=subprocess.DEVNULL, extra=plan.environ, each=watch.tick
         )

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from rankscope.tui.doctor.check import Check
 
-BASE = ("pyzmq", "msgspec", "msgpack", "numpy", "psutil", "typer")
+BASE = ("pyzmq", "msgspec", "msgpack", "numpy", "psutil")
 EXTRAS = {
     "textual": "the dashboard needs it: pip install 'rankscope[tui]'",
     "torch": "ranks need it, and demo: pip install 'rankscope[torch]'",
