@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from typing import Protocol
 
 from rankscope.hub.core import Core
@@ -11,6 +12,9 @@ from rankscope.hub.sockets import Sockets
 TICK_S = 0.25
 MIN_TICK_S = 0.05
 """An urgent diagnosis follows the one before no sooner."""
+
+MAX_ROUND_S = 0.05
+"""Whatever comes in, timers are served this often."""
 
 
 class TellsTime(Protocol):
@@ -72,12 +76,16 @@ def serve_replay(core: Core, sockets: Sockets, clock: TellsTime, stdin: int, sto
 
 
 def handle(core: Core, sockets: Sockets, now_s: float) -> None:
-    """Take in what has come, and send what that calls for."""
+    """Take in what has come, for a while, and send what that calls for."""
+    deadline = time.monotonic() + MAX_ROUND_S
     for peer, role, frame in sockets.receive():
         if frame is None:
             core.junk(peer, role, "a multipart message")
         else:
             core.receive(peer, role, frame, now_s)
-    for peer, frame in core.outbox:
-        sockets.send(peer, frame)
-    core.outbox.clear()
+        if core.outbox:
+            for receiver, reply in core.outbox:
+                sockets.send(receiver, reply)
+            core.outbox.clear()
+        if time.monotonic() > deadline:
+            return  # the rest waits in libzmq until the timers were served

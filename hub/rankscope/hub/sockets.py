@@ -2,7 +2,7 @@
 
 import errno
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import zmq
 
@@ -21,9 +21,6 @@ REPLIES_QUEUED = 16
 
 MESSAGES_QUEUED = 1000
 """Messages of one peer that wait for the hub; beyond that the peer's own queue fills."""
-
-BATCH = 2000
-"""Messages taken in one round, so that timers are served in a flood."""
 
 REBIND_S = 3.0
 
@@ -91,27 +88,29 @@ class Sockets:
             self._answer_zap()
         return ready
 
-    def receive(self) -> list[tuple[bytes, str, bytes | None]]:
-        """What has come, up to a batch: (peer, role, frame); frame None for a multipart message."""
+    def receive(self) -> Iterator[tuple[bytes, str, bytes | None]]:
+        """What has come: (peer, role, frame); frame None for a multipart message.
+
+        Each is taken from libzmq when the one before was dealt with; peers take turns.
+        """
         router = self._router
-        batch: list[tuple[bytes, str, bytes | None]] = []
-        try:
-            while len(batch) < BATCH:
+        while True:
+            try:
                 peer = router.recv(zmq.NOBLOCK)
+                # The payload's metadata, and not the routing id's, names who sent it.
                 frame = router.recv(zmq.NOBLOCK, copy=False)
-                try:
-                    role = str(frame.get("User-Id"))
-                except zmq.ZMQError:
-                    role = ""
-                if frame.more:
-                    while router.getsockopt(zmq.RCVMORE):
-                        router.recv(zmq.NOBLOCK)
-                    batch.append((peer, role, None))
-                else:
-                    batch.append((peer, role, frame.bytes))
-        except zmq.Again:
-            pass
-        return batch
+            except zmq.Again:
+                return
+            try:
+                role = str(frame.get("User-Id"))
+            except zmq.ZMQError:
+                role = ""
+            if frame.more:
+                while router.getsockopt(zmq.RCVMORE):
+                    router.recv(zmq.NOBLOCK)
+                yield peer, role, None
+            else:
+                yield peer, role, frame.bytes
 
     def send(self, peer: bytes, frame: bytes) -> None:
         """Send, or drop it when the peer is gone or takes nothing."""
