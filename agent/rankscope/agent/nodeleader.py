@@ -9,7 +9,6 @@ import logging
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
@@ -17,7 +16,7 @@ import msgspec
 from rankscope.agent import nodedir
 from rankscope.agent.hublink import HubAddress
 from rankscope.agent.identity import Identity
-from rankscope.protocol import procs
+from rankscope.protocol import launch, procs
 from rankscope.protocol.exits import UserError
 
 log = logging.getLogger("rankscope")
@@ -92,7 +91,7 @@ class NodeLeader:
 
 def start_sentinel(address: HubAddress) -> "subprocess.Popen[bytes]":
     """The node's sentinel, in a session of its own; the key goes through its standard input."""
-    command = [sys.executable, "-m", "rankscope.agent.sentinel", "--run", address.run]
+    command = [*launch.python_module("rankscope.agent.sentinel"), "--run", address.run]
     command += ["--node-dir", str(nodedir.node_dir(address.run)), "--endpoint", address.endpoint]
     if address.run_dir and address.host == socket.gethostname():
         command += ["--supervise-hub", address.run_dir]

@@ -16,11 +16,20 @@ START_TIMEOUT_S = 20.0
 POLL_S = 0.02
 
 
+def python_module(module: str) -> list[str]:
+    """The command line that runs one of our modules with this interpreter.
+
+    ``-P`` keeps the working directory off the module path: a user's ``signal.py`` beside the
+    training script must not become the hub's.
+    """
+    return [sys.executable, "-P", "-m", module]
+
+
 def spawn_hub(
     directory: RunDirectory, *, bind: str | None = None, port: int | None = None
 ) -> "subprocess.Popen[bytes]":
     """Start the hub process in a session of its own, its output in ``hub.log``."""
-    command = [sys.executable, "-m", "rankscope.hub", "--run-dir", str(directory.path)]
+    command = [*python_module("rankscope.hub"), "--run-dir", str(directory.path)]
     if bind is not None:
         command += ["--bind", bind]
     if port is not None:

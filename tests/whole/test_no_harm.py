@@ -1,0 +1,132 @@
+"""Whatever happens to rankscope beside a run, the run computes the same, bit for bit."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+
+from support.runs import (
+    RANKSCOPE,
+    Run,
+    belonging_to,
+    environment,
+    live_run,
+    torchrun,
+    wait_until,
+)
+from support.terminal import Terminal
+
+pytestmark = pytest.mark.processes
+
+RANKS = 2
+STEPS = 150
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+def trainer(history: Path, steps: int = STEPS) -> list[str]:
+    return torchrun(RANKS, "--steps", str(steps), "--history", str(history))
+
+
+def unwatched(tmp_path: Path) -> str:
+    """Every step's loss and gradient norm of the same training without rankscope."""
+    history = tmp_path / "unwatched.jsonl"
+    subprocess.run(
+        trainer(history),
+        env=environment(tmp_path / "unused", RANKSCOPE="off"),
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    return history.read_text()
+
+
+def lines(history: Path) -> int:
+    return len(history.read_text().splitlines()) if history.exists() else 0
+
+
+def sentinel_of(home: Path) -> psutil.Process | None:
+    for process in belonging_to(home):
+        if "rankscope.agent.sentinel" in process.cmdline():
+            return process
+    return None
+
+
+def dashboard(run: Run) -> Terminal:
+    return Terminal([*RANKSCOPE, "top"], env=environment(run.home))
+
+
+def test_training_is_bitwise_the_same_while_everything_beside_it_is_killed(
+    home: Path, tmp_path: Path
+) -> None:
+    """Hub, sentinel and dashboards die while it runs; losses and gradient norms stay equal."""
+    expected = unwatched(tmp_path)
+    history = tmp_path / "watched.jsonl"
+    with live_run(home, trainer(history)) as run:
+        wait_until(lambda: lines(history) >= 3, "training")
+        with dashboard(run) as first, dashboard(run) as second:
+            first.wait_for("step")
+            second.wait_for("step")
+            wait_until(lambda: sentinel_of(home), "a sentinel").kill()
+            os.kill(run.hub_pid(), signal.SIGKILL)
+            first.signal(signal.SIGSTOP)
+            second.signal(signal.SIGKILL)
+            first.signal(signal.SIGKILL)
+        assert lines(history) < STEPS, "the run was over before it was hurt"
+        assert run.process.wait(120) == 0
+    assert history.read_text() == expected
+
+
+def test_dashboards_come_and_go_in_every_way(home: Path, tmp_path: Path) -> None:
+    """q, Ctrl-C, SIGHUP, SIGTERM, SIGKILL and a lost terminal, beside a loop of status calls."""
+    history = tmp_path / "watched.jsonl"
+    with live_run(home, trainer(history, 100_000)) as run:
+        run.wait_status(lambda s: s["step"] >= 3, "training")
+        ranks = run.rank_pids(RANKS)
+
+        def still_training() -> None:
+            before = lines(history)
+            wait_until(lambda: lines(history) > before + 2, "training goes on")
+            document = run.status()
+            assert document is not None
+            assert document["state"] == "running"
+            assert document["findings"] == []
+            assert {row["rank"]: row["pid"] for row in document["ranks"]} == ranks
+
+        with dashboard(run) as witness:
+            witness.wait_for("healthy", within_s=40)
+            for way, code in (
+                ("q", 0),
+                ("ctrl+c", 130),
+                (signal.SIGTERM, 128 + signal.SIGTERM),
+                (signal.SIGHUP, 128 + signal.SIGHUP),
+            ):
+                with dashboard(run) as terminal:
+                    terminal.wait_for("healthy", within_s=40)
+                    if isinstance(way, signal.Signals):
+                        terminal.signal(way)
+                    else:
+                        terminal.press(way)
+                    assert terminal.exit_code() == code, way
+                    assert terminal.unclean() == [], way
+                still_training()
+            with dashboard(run) as terminal:
+                terminal.wait_for("healthy", within_s=40)
+                terminal.signal(signal.SIGKILL)
+                assert terminal.exit_code() == -signal.SIGKILL
+            still_training()
+            with dashboard(run) as terminal:
+                terminal.wait_for("healthy", within_s=40)
+                terminal.hang_up()
+                wait_until(lambda: terminal.process.poll() is not None, "its end", 20)
+            still_training()
+            witness.wait_for("healthy")
+            witness.press("q")
+            assert witness.exit_code() == 0
+        still_training()
