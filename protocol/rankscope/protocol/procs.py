@@ -17,6 +17,8 @@ def start_time_s(pid: int) -> float | None:
     except FileNotFoundError:
         if Path("/proc/self/stat").exists():
             return None
+        import psutil  # late: it costs more to load than all the rest of this room
+
         try:
             return float(psutil.Process(pid).create_time())
         except psutil.Error:
