@@ -3,8 +3,6 @@
 import os
 from pathlib import Path
 
-import psutil
-
 
 def start_time_s(pid: int) -> float | None:
     """When ``pid`` started, in seconds since boot; None when there is no such process.
