@@ -1,16 +1,26 @@
-"""The way in: start the feed, then load the screen while the hub is being asked."""
+"""The way in: ask the hub, draw its first answer, then load what makes it interactive."""
 
+import os
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from rankscope.protocol.exits import UserError
+from rankscope.tui.dashboard.first_paint import paint_first
 from rankscope.tui.dashboard.leaving import Leaving
 from rankscope.tui.dashboard.mailbox import Mailbox
-from rankscope.tui.dashboard.terminal import environment_at_start, is_usable, shows_utf8
+from rankscope.tui.dashboard.picture import Picture
+from rankscope.tui.dashboard.terminal import environment_at_start, is_usable, keys_held, shows_utf8
 from rankscope.tui.feed.poller import Poller, Snapshot
+
+if TYPE_CHECKING:
+    from rankscope.tui.dashboard.console import Dashboard
 
 PollerFactory = Callable[[Callable[[Snapshot], None]], Poller]
 """Makes the feed, given what to call with each new snapshot."""
+
+FIRST_ANSWER_WITHIN_S = 0.3
+"""How long the first picture waits for a hub, which on a quiet machine answers in a tenth of it."""
 
 
 def run_dashboard(poller_factory: PollerFactory, *, title: str, readonly: bool) -> int:
@@ -22,23 +32,26 @@ def run_dashboard(poller_factory: PollerFactory, *, title: str, readonly: bool) 
     """
     if not is_usable():
         raise UserError("the dashboard needs a terminal; in a pipe use: rankscope status")
+    utf8 = shows_utf8(environment_at_start())
     mailbox: Mailbox[Snapshot] = Mailbox()
     poller = poller_factory(mailbox.put)
     poller.start()
     try:
         with Leaving() as leaving:
-            from rankscope.tui.dashboard.console import Dashboard
-
-            app = Dashboard(
-                poller,
-                mailbox,
-                leaving,
-                title=title,
-                readonly=readonly,
-                utf8=shows_utf8(environment_at_start()),
-            )
-            if leaving.code is None:
-                app.run(mouse=False)
+            first = mailbox.peek(FIRST_ANSWER_WITHIN_S) or poller.latest
+            colour = "NO_COLOR" not in os.environ
+            try:
+                with keys_held():
+                    paint_first(Picture(first, title, readonly), utf8=utf8, colour=colour)
+                    make = _load()
+                app = make(poller, mailbox, leaving, title=title, readonly=readonly, utf8=utf8)
+                if leaving.code is None:
+                    app.run(mouse=False)
+                else:
+                    leaving.restore()
+            except BaseException:
+                leaving.restore()
+                raise
             code = leaving.code
         if app.crash is not None:
             print(f"rankscope: {app.crash}", file=sys.stderr)
@@ -46,3 +59,14 @@ def run_dashboard(poller_factory: PollerFactory, *, title: str, readonly: bool) 
     finally:
         mailbox.listen(None)
         poller.stop()
+
+
+def _load() -> "type[Dashboard]":
+    """The Textual application. Its import takes most of the time a start takes."""
+    try:
+        from rankscope.tui.dashboard.console import Dashboard
+    except ModuleNotFoundError as error:
+        if error.name != "textual":
+            raise
+        raise UserError("the dashboard needs textual: pip install 'rankscope[tui]'") from None
+    return Dashboard

@@ -79,12 +79,13 @@ class Leaving:
     def _end_anyway(self, code: int) -> None:
         if self._done.wait(PATIENCE_S):
             return
-        restoring = threading.Thread(target=self._restore, daemon=True)
+        restoring = threading.Thread(target=self.restore, daemon=True)
         restoring.start()
         restoring.join(0.5)  # a terminal that does not read takes no bytes either
         os._exit(code)
 
-    def _restore(self) -> None:
+    def restore(self) -> None:
+        """Put the terminal back as it was found, without Textual."""
         with contextlib.suppress(termios.error, OSError, ValueError):
             if self._attributes is not None:
                 fileno = sys.__stdin__.fileno()  # type: ignore[union-attr]

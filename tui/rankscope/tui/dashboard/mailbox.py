@@ -18,6 +18,7 @@ class Mailbox(Generic[Item]):
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._taken = threading.Event()
+        self._arrived = threading.Event()
         self._item: Item | None = None
         self._notify: Callable[[], None] | None = None
         self._closed = False
@@ -29,11 +30,18 @@ class Mailbox(Generic[Item]):
             self._item = item
             notify = self._notify
             self._taken.clear()
+            self._arrived.set()
         if notify is None or self._closed:
             return
         if first:
             notify()
         self._taken.wait(TAKEN_WITHIN_S)
+
+    def peek(self, within_s: float) -> Item | None:
+        """The newest item, left where it is; waits for the first one for ``within_s``."""
+        self._arrived.wait(within_s)
+        with self._lock:
+            return self._item
 
     def take(self) -> Item | None:
         """The newest item, once; None when there is none that was not taken."""

@@ -1,7 +1,9 @@
 """What the terminal can show."""
 
 import sys
-from collections.abc import Mapping
+import termios
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -15,6 +17,25 @@ def is_usable() -> bool:
         return all(stream is not None and stream.isatty() for stream in streams)
     except ValueError:  # closed
         return False
+
+
+@contextmanager
+def keys_held() -> Iterator[None]:
+    """Keys typed meanwhile are neither echoed nor acted upon: they wait for who reads them next."""
+    try:
+        descriptor = sys.__stdin__.fileno()  # type: ignore[union-attr]
+        before = termios.tcgetattr(descriptor)
+        quiet = termios.tcgetattr(descriptor)
+        quiet[3] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN | termios.ISIG)
+        termios.tcsetattr(descriptor, termios.TCSANOW, quiet)
+    except (termios.error, OSError, ValueError, AttributeError):
+        yield
+        return
+    try:
+        yield
+    finally:
+        with suppress(termios.error, OSError):
+            termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
 
 def shows_utf8(environ: Mapping[str, str]) -> bool:

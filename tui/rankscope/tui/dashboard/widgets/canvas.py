@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 
 from rich.segment import Segment
+from rich.style import Style
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
 from rankscope.tui.dashboard.render.line import BLANK, Line, plain, text_of, width_of
-from rankscope.tui.dashboard.widgets.look import LOOK
+from rankscope.tui.dashboard.render.look import LOOK
+
+STYLES = {name: Style.parse(definition) for name, definition in LOOK.items()}
 
 
 class Canvas(Widget):
@@ -37,7 +40,7 @@ class Canvas(Widget):
 
     def render_line(self, y: int) -> Strip:
         line = self._lines[y] if y < len(self._lines) else BLANK
-        segments = [Segment(plain(span.text), LOOK[span.style]) for span in line]
+        segments = [Segment(plain(span.text), STYLES[span.style]) for span in line]
         return Strip(segments).adjust_cell_length(self.size.width)
 
 
