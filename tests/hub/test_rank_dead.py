@@ -275,6 +275,20 @@ def test_an_end_reported_after_the_next_attempt_began_goes_to_the_log_only() -> 
     assert len(world.view("incidents").incidents) == 2
 
 
+def test_a_sentinel_that_repeats_itself_makes_no_new_incident() -> None:
+    """Deaths of an earlier attempt, told again to a restarted hub, are in the log already."""
+    world = stepped()
+    old = {rank: sim.pid for rank, sim in world.ranks.items()}
+    world.kill(2).advance(0.1).exits(0, 1).kill(1, 15).advance(1.0)
+    world.new_attempt().advance(1.0)
+    before = world.view("incidents").incidents
+    for rank, signal in ((2, 9), (1, 15)):
+        world.kill(rank, signal, attempt=0, pid=old[rank])
+    world.exits(0, 1, attempt=0, pid=old[0])
+    world.advance(1.0)
+    assert world.view("incidents").incidents == before
+
+
 def test_a_rank_in_its_first_forward_is_named_with_that_phase() -> None:
     """The phase is the last one the rank told of."""
     world = World(2)

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import traceback
 from pathlib import Path
 
 from rankscope.protocol.exits import Exit, UserError
@@ -30,6 +31,11 @@ def main(arguments: list[str] | None = None) -> int:
     except UserError as error:
         print(error, file=sys.stderr)
         return error.exit_code
+    except BrokenPipeError:
+        return Exit.INTERRUPTED  # whoever asked for a replay is gone
+    except Exception:  # noqa: BLE001 - the last resort
+        traceback.print_exc()
+        return Exit.BUG
     return Exit.FINE
 
 

@@ -189,7 +189,13 @@ class Core:
     # --- time ---------------------------------------------------------------------------------
 
     def tick(self, now_s: float) -> None:
-        """Diagnose, log what opened or closed, and record."""
+        """Diagnose, log what opened or closed, and record. Never raises."""
+        try:
+            self._tick(now_s)
+        except Exception:  # noqa: BLE001 - a bug here must not end the hub either
+            self._log.once("bug in tick", traceback.format_exc())
+
+    def _tick(self, now_s: float) -> None:
         state = self.state
         state.tick(now_s)
         state.urgent = False
@@ -202,7 +208,7 @@ class Core:
         self.know.findings = findings
         self.know.diagnosed_s = now_s
         new = self.know.incidents.observe(findings, state.attempt, now_s)
-        for end in state.late_ends:
+        for end in sorted(state.late_ends, key=lambda end: end.at_s):
             new += self.know.incidents.past(late_finding(end, now_s), end.attempt, now_s)
         state.late_ends.clear()
         if self._incident_file is not None:

@@ -14,6 +14,9 @@ SHOWN = 1000
 
 MAX_PENDING = 10_000
 
+ENDINGS = ("rank-dead", "exception")
+"""Kinds that tell why an attempt ended."""
+
 
 def incident_id(finding: Finding, attempt: int) -> str:
     """``rank-dead/0/2/13``: kind, attempt, first culprit, step. The same after any restart."""
@@ -77,13 +80,17 @@ class Incidents:
         return new
 
     def past(self, finding: Finding, attempt: int, now_s: float) -> list[Incident]:
-        """Entries for a finding of an attempt that is over; none when it is in the log."""
-        id_ = incident_id(finding, attempt)
-        if any(entry.id == id_ for entry in self.shown):
+        """Entries for an end in an attempt that is over.
+
+        None when the log says already why that attempt ended: this is then known, or a
+        consequence. A sentinel repeats what it saw to a hub that was restarted.
+        """
+        if any(entry.attempt == attempt and entry.finding.kind in ENDINGS for entry in self.shown):
             return []
+        id_ = incident_id(finding, attempt)
         new = [
-            Incident(id=id_, event=event, at_s=now_s, attempt=attempt, finding=finding)
-            for event in ("opened", "closed")
+            Incident(id=id_, event="opened", at_s=now_s, attempt=attempt, finding=finding),
+            Incident(id=id_, event="closed", at_s=now_s, attempt=attempt, finding=finding),
         ]
         for entry in new:
             self._take(entry)

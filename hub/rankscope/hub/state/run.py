@@ -337,7 +337,8 @@ class RunState:
         self.ranks.changed[rank] = self.version
 
     def _late_end(self, end: m.ProcessEnded, sentinel: Sentinel, at_s: float) -> None:
-        bad = end.signal or (end.exit_code not in (0, None))
+        # SIGTERM and SIGINT are how a launcher ends an attempt: no news.
+        bad = end.signal not in (None, 0, 2, 15) or end.exit_code not in (0, None)
         known = any(e.attempt == end.attempt and e.rank == end.rank for e in self.late_ends)
         if bad and not known and len(self.late_ends) < 256:
             self.late_ends.append(
