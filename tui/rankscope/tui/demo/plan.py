@@ -51,6 +51,8 @@ def plan(
     if text is not None:
         if not text.exists():
             raise UserError(f"--text {text}: no such file or folder")
+        if text.is_file() and text.stat().st_size == 0:
+            raise UserError(f"--text {text}: the file is empty")
         options += ["--text", str(text.absolute())]
     return Plan(
         command=(

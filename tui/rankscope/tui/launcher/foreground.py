@@ -56,13 +56,13 @@ def run_beside_dashboard(
     log = session.directory.path / LOG_NAME
     with private_log(log) as output, exit_on_signals():
         session.start(command, output, stdin=subprocess.DEVNULL)
-        code = dashboard_then_wait(session, name or session.directory.run, log)
+        code = dashboard_then_wait(session, name or session.directory.run)
     say(last_words(session, code, session.finish(code)))
     say(f"the command's output is in {log}")
     return code
 
 
-def dashboard_then_wait(session: Session, title: str, log: Path) -> int:
+def dashboard_then_wait(session: Session, title: str) -> int:
     """Show the dashboard until it is quit, then wait for the command; its exit code."""
     from rankscope.tui.view import show
 
@@ -75,7 +75,7 @@ def dashboard_then_wait(session: Session, title: str, log: Path) -> int:
     if left - 128 in (signal.SIGTERM, signal.SIGHUP):  # meant for all; a key is for the dashboard
         session.pass_on(left - 128)
     elif session.child.poll() is None:
-        say(f"the command goes on, its output goes to {log}; Ctrl-C ends it")
+        say("the command goes on; Ctrl-C ends it")
     return session.wait()
 
 

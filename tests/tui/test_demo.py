@@ -1,0 +1,91 @@
+"""``rankscope demo`` from outside: real training, told in lines, in JSON, or on the dashboard."""
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.outside import nothing_left, rankscope, started
+from support.runs import RANKSCOPE, environment, wait_until
+from support.terminal import Terminal
+
+pytestmark = pytest.mark.processes
+
+ENDLESS = ("--ranks", "1", "--steps", "100000")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+def test_a_headless_demo_trains_and_sums_up(home: Path) -> None:
+    """One JSON document on stdout; progress and a summary on stderr, free of escapes."""
+    with nothing_left(home, but_hub=True):
+        result = subprocess.run(
+            [*RANKSCOPE, "demo", "--headless", "--ranks", "2", "--steps", "20", "--json"],
+            env=environment(home),
+            capture_output=True,
+            text=True,
+            timeout=150,
+            check=False,
+        )
+        assert result.returncode == 0, result.stderr
+        document = json.loads(result.stdout)
+        assert document["state"] == "finished"
+        assert [row["step"] for row in document["ranks"]] == [20, 20]
+        assert document["dropped"] == 0
+        assert document["losses"]["last"] < document["losses"]["first"] - 1
+        lines = result.stderr.splitlines()
+        assert any("step" in line and "/20" in line and "healthy" in line for line in lines), lines
+        assert "finished at step 20" in lines[-1]
+        assert "it learned" in lines[-1]
+        assert "\x1b" not in result.stderr
+        assert rankscope(home, "check").code == 0
+
+
+def test_a_headless_demo_that_is_told_to_end_leaves_nothing(home: Path) -> None:
+    """The signal is passed on; ranks, sentinel and hub end."""
+    with (
+        nothing_left(home, but_hub=True),
+        started(home, "demo", "--headless", *ENDLESS) as process,
+    ):
+        assert process.stderr is not None
+        assert "step" in process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) != 0
+        assert "Traceback" not in process.stderr.read()
+
+
+def test_the_demo_on_a_terminal_shows_the_dashboard_and_q_ends_it(home: Path) -> None:
+    """The screen follows the training; q ends both, says so, and leaves the terminal clean."""
+    with (
+        nothing_left(home, but_hub=True),
+        Terminal([*RANKSCOPE, "demo", *ENDLESS], env=environment(home)) as terminal,
+    ):
+        terminal.wait_for("healthy", "loss", within_s=90)
+        terminal.press("q")
+        terminal.wait_for("ending the demo", within_s=60)
+        assert terminal.exit_code(within_s=60) == 0
+        assert terminal.unclean() == []
+
+
+def test_run_beside_a_dashboard(home: Path) -> None:
+    """Quitting leaves the command going; its output is in a file whose path is told."""
+    program = "import time; print('said', flush=True); time.sleep(600)"
+    command = [*RANKSCOPE, "run", "--tui", "--name", "quiet", "--"]
+    with (
+        nothing_left(home, but_hub=True),
+        Terminal([*command, "python3", "-c", program], env=environment(home)) as terminal,
+    ):
+        terminal.wait_for("quiet", "starting")
+        log = home / "runs" / "latest" / "command.log"
+        wait_until(lambda: log.read_text() == "said\n", "its output")
+        terminal.press("q")
+        terminal.wait_for("the command goes on; Ctrl-C ends it")
+        terminal.press("ctrl+c")
+        assert terminal.exit_code() == 130
+        terminal.wait_for("command.log")
+        assert terminal.unclean() == []
