@@ -298,6 +298,16 @@ def test_a_rank_in_its_first_forward_is_named_with_that_phase() -> None:
     assert world.finding("rank-dead").headline == "rank 1 died: SIGKILL at step 1, in forward"
 
 
+def test_the_phase_of_a_death_is_where_the_rank_worked_last() -> None:
+    """An agent that still says "ended" does not hide what the rank was doing."""
+    world = stepped(2)
+    for rank in (0, 1):
+        world.phase(rank, Phase.ENDED)
+        world.kill(rank, 2)
+    world.advance(1.0)
+    assert world.finding("rank-dead").headline == "run was ended by SIGINT at step 13, in backward"
+
+
 def test_a_launcher_that_ends_well_clears_a_silent_exit() -> None:
     """A rank that ended with 0 and lost its goodbye is no problem in a run that ended with 0."""
     world = stepped(2)

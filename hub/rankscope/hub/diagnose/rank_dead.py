@@ -77,7 +77,7 @@ def _witness(state: RunState, rank: int) -> str:
     how = f"signal {number} ({signal_name(number)})" if number else ended_text(state, rank)
     pid = ranks.pid.item(rank)
     who = f"rank {rank}: pid {pid}" if pid >= 0 else f"rank {rank}: its process"
-    source = state.words.how_ended.get(rank, "sentinel")
+    source = state.words.how_ended.get(rank, "its sentinel")
     oom = "; the kernel killed it for memory" if ranks.oom_killed[rank] else ""
     return f"{who} ended by {how}, seen by {source}{oom}"
 

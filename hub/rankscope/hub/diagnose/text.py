@@ -49,8 +49,8 @@ def how_text(number: int, exit_code: int | None, oom_killed: bool) -> str:
 
 
 def phase_of(state: RunState, rank: int) -> str:
-    """The phase the rank was last seen in, as views spell it."""
-    code = int(state.ranks.phase[rank])
+    """The phase the rank was last seen working in, as views spell it."""
+    code = int(state.ranks.work_phase[rank])
     return PHASE_WORDS[code] if code < len(PHASE_WORDS) else "other"
 
 

@@ -56,6 +56,7 @@ class RankColumns(Columns):
         "step": COUNT,
         "microbatch": COUNT,
         "phase": CODE,
+        "work_phase": CODE,
         "phase_since_s": FLOAT,
         "activity": COUNT,
         "moved_s": FLOAT,
@@ -103,6 +104,8 @@ class RankColumns(Columns):
     step: Integers
     microbatch: Integers
     phase: Codes
+    work_phase: Codes
+    """The newest phase but ``ended``: where it was when it ended."""
     phase_since_s: Floats
     activity: Integers
     moved_s: Floats
@@ -152,6 +155,8 @@ class RankColumns(Columns):
         cells.step[rank] = beat.step
         cells.microbatch[rank] = beat.microbatch
         cells.phase[rank] = beat.phase
+        if beat.phase != m.Phase.ENDED:
+            cells.work_phase[rank] = beat.phase
         since_s = clocks.place(rank, beat.phase_t_s, received_s)
         cells.phase_since_s[rank] = since_s
         if beat.activity != cells.activity[rank]:
