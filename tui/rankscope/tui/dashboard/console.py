@@ -24,7 +24,7 @@ from rankscope.tui.dashboard.widgets.canvas import Canvas
 from rankscope.tui.feed.poller import Poller, Snapshot
 
 TICK_S = 0.5
-"""Ages on screen move at this pace when no snapshot comes."""
+"""Numbers and ages move at this pace, however often snapshots come: it is what one can read."""
 
 
 class Dashboard(App[None]):
@@ -132,14 +132,21 @@ class Dashboard(App[None]):
         self.draw()
 
     def _on_mail(self) -> None:
+        """Take the newest snapshot; draw it at once only when it changes what one must know."""
         snapshot = self._mailbox.take()
-        if snapshot is not None:
-            self._picture = Picture(snapshot, self._picture.title, self._picture.readonly)
+        if snapshot is None:
+            return
+        before = self._picture
+        self._picture = Picture(snapshot, before.title, before.readonly)
+        if self._picture.news != before.news or self._due():
             self.draw()
 
     def _on_tick(self) -> None:
-        if time.monotonic() - self._drawn_t_s >= TICK_S:
+        if self._due():
             self.draw()
+
+    def _due(self) -> bool:
+        return time.monotonic() - self._drawn_t_s >= 0.9 * TICK_S
 
     # --- actions: one method for each name of the registry -----------------------------------
 

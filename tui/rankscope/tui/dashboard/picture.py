@@ -36,6 +36,17 @@ class Picture:
         return None if self.status is None else self.status.verdict
 
     @cached_property
+    def news(self) -> tuple[object, ...]:
+        """What is worth drawing at once when it changes: link, state, findings, a page's coming."""
+        status = self.status
+        return (
+            self.snapshot.link,
+            None if self.snapshot.rank is None else self.snapshot.rank.row.rank,
+            None if status is None else status.state,
+            tuple((each.kind, tuple(each.ranks)) for each in self.findings),
+        )
+
+    @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """The open findings, the verdict first."""
         if self.status is None:
