@@ -258,7 +258,8 @@ class Sender(threading.Thread):
         """Ask the probes that are read from this thread."""
         observer = self.observer
         groups = observer.ask(observer.collectives, observer.collectives.read_groups)
-        if groups is not None and groups != self._groups:
+        # That all groups are gone says only that the run is ending: the last ones stay known.
+        if groups and groups != self._groups:
             self._groups = groups
             self._groups_due = True
 

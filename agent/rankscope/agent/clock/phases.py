@@ -78,8 +78,11 @@ class Phases:
                 microbatch = self._forwards
         elif bracket is Phase.BACKWARD and not self._inside(Phase.BACKWARD):
             self._backwards += 1
-            if self._forwards == 0:  # a forward that hooks cannot see (compiled in place)
+            if self._forwards == 0:
+                # A forward that hooks cannot see (compiled around them): what went right before.
                 microbatch = self._backwards
+                if self.snapshot.phase is Phase.OTHER:
+                    self._sums[Phase.FORWARD] += max(0.0, now - self.snapshot.since_s)
         self._open.append((bracket, shown))
         self._show(step, microbatch, shown, now)
 

@@ -1,0 +1,294 @@
+"""Agents in real training processes, heard by a bare listening end."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rankscope.agent import nodedir
+from rankscope.protocol import messages as m
+from support.listener import Listener
+from support.training import Ended, command, environment, finish, free_port, run, start
+from support.wire import wait_until
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Listener]:
+    """A listening end; the node directory is this test's own and its sentinels end with it."""
+    with Listener(tmp_path / "hub", run=f"run-{os.getpid()}-{tmp_path.name}"[:60]) as listener:
+        yield listener
+
+
+@pytest.fixture
+def environ(hub: Listener, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Leads agents to ``hub``; the sentinel's lock is held, so that none is started."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir(mode=0o700)
+    node = temporary / f"rankscope-{os.geteuid()}" / hub.run
+    (node / "ranks").mkdir(parents=True, mode=0o700)
+    node.chmod(0o700)
+    node.parent.chmod(0o700)
+    lock = nodedir.try_lock(nodedir.sentinel_lock_path(node))
+    assert lock is not None
+    yield {**hub.environ, "TMPDIR": str(temporary)}
+    os.close(lock)
+
+
+def fine(ended: Ended) -> Ended:
+    assert ended.code == 0, ended.err
+    return ended
+
+
+def check_sequence(hub: Listener, rank: int) -> None:
+    """Messages of a rank are numbered without a gap, and hello is the first."""
+    ours = [one for one in hub.all() if getattr(one, "rank", None) == rank]
+    assert [one.seq for one in ours] == list(range(1, len(ours) + 1))  # type: ignore[attr-defined]
+    assert isinstance(ours[0], m.Hello)
+
+
+def test_a_plain_script_with_the_result_discarded(hub: Listener, environ: dict[str, str]) -> None:
+    """Everything but a boundary is told of a script that merely calls attach."""
+    ended = fine(run("train.py", environ, steps=6, clip=True, workers=2, pace_s=0.03))
+    (line,) = ended.lines
+    steps = hub.steps()
+    assert list(steps) == [1, 2, 3, 4, 5, 6]
+    assert [step.loss for step in steps.values()] == pytest.approx(line["losses"])
+    assert [step.grad_norm for step in steps.values()] == pytest.approx(line["norms"])
+    assert all(step.microbatches == 1 for step in steps.values())
+    assert all(step.data_s > 0 for step in steps.values())
+    hello = hub.of_kind(m.Hello)[-1]
+    assert (hello.rank, hello.world_size, hello.attempt, hello.pid) == (0, 1, 0, line["pid"])
+    assert (hello.name, hello.trainer, hello.device) == ("train", "plain", "cpu")
+    assert not hello.boundary
+    assert hello.facts["torch"]
+    goodbye = hub.all()[-1]
+    assert isinstance(goodbye, m.Goodbye)
+    assert (goodbye.reason, goodbye.step) == ("finished", 6)
+    memory = hub.of_kind(m.Beat)[-1].memory
+    assert memory is not None
+    assert memory.peak_resident_bytes >= memory.resident_bytes > 10_000_000
+    assert memory.allocated_bytes is None
+    check_sequence(hub, 0)
+    # Registered with the node's sentinel.
+    node = Path(environ["TMPDIR"]) / f"rankscope-{os.geteuid()}" / hub.run
+    (registration,) = nodedir.read_registrations(node)
+    assert (registration.pid, registration.attempt, registration.rank) == (line["pid"], 0, 0)
+
+
+@pytest.mark.parametrize("form", ["with", "end_step"])
+def test_a_loop_with_a_boundary(form: str, hub: Listener, environ: dict[str, str]) -> None:
+    """end_step brings tokens and the loss it was given; with reports the end; spawned workers."""
+    options = {"workers": 1, "context": "spawn"} if form == "with" else {}
+    ended = fine(run("train.py", environ, steps=4, form=form, start_step=10, **options))
+    steps = hub.steps()
+    assert list(steps) == [11, 12, 13, 14]
+    assert [step.loss for step in steps.values()] == pytest.approx(ended.lines[0]["losses"])
+    assert {step.tokens for step in steps.values()} == {8}
+    hello = hub.of_kind(m.Hello)[-1]
+    assert hello.boundary
+    assert hello.start_step == 10
+    assert hub.of_kind(m.Goodbye)[0].step == 14
+
+
+@pytest.mark.parametrize("attach", ["before", "twice"])
+def test_ddp_under_torchrun(attach: str, hub: Listener, environ: dict[str, str]) -> None:
+    """Two ranks tell of the same steps and groups, attached before or after the group is made."""
+    fine(run("train.py", environ, 2, steps=5, ddp=True, attach=attach, pace_s=0.05))
+    for rank in (0, 1):
+        assert list(hub.steps(rank)) == [1, 2, 3, 4, 5]
+        hello = hub.of_rank(m.Hello, rank)[-1]
+        assert (hello.world_size, hello.local_rank, hello.trainer) == (2, rank, "ddp")
+        group = hub.of_rank(m.Groups, rank)[-1].groups[0]
+        assert (group.backend, group.size, group.ranks) == ("gloo", 2, (0, 1))
+        statuses = [one for beat in hub.of_rank(m.Beat, rank) for one in beat.collectives]
+        assert statuses[-1].group == group.name
+        assert statuses[-1].last_enqueued >= 5  # one bucket a step
+        assert hub.of_rank(m.Goodbye, rank)[-1].reason == "finished"
+        check_sequence(hub, rank)
+    norms = [[step.grad_norm for step in hub.steps(rank).values()] for rank in (0, 1)]
+    assert norms[0] == norms[1]  # of the reduced gradient, the same on all ranks
+
+
+def test_attached_on_one_rank_only(hub: Listener, environ: dict[str, str]) -> None:
+    """The attached rank is heard, the other is not, and nobody waits for anybody."""
+    fine(run("train.py", environ, 2, steps=3, ddp=True, only_rank=1))
+    assert {one.rank for one in hub.of_kind(m.Hello)} == {1}
+    assert list(hub.steps(1)) == [1, 2, 3]
+
+
+def test_spawned_ranks_without_a_launcher(hub: Listener, environ: dict[str, str]) -> None:
+    """mp.spawn sets no RANK: the rank is torch's own, also when attached before it knew it."""
+    port = free_port()
+    fine(run("train.py", environ, spawn=2, port=port, ddp=True, steps=3, attach_early=True))
+    for rank in (0, 1):
+        assert list(hub.steps(rank)) == [1, 2, 3]
+        assert hub.of_rank(m.Hello, rank)[-1].world_size == 2
+        assert hub.of_rank(m.Goodbye, rank)[-1].reason == "finished"
+
+
+def test_an_exception_in_a_spawned_rank_is_told(hub: Listener, environ: dict[str, str]) -> None:
+    """multiprocessing catches it before any hook sees it; it is found at the exit."""
+    port = free_port()
+    options = {"end": "raise", "end_at": 2, "end_rank": 0}
+    ended = run("train.py", environ, spawn=1, port=port, ddp=True, steps=3, **options)
+    assert ended.code != 0
+    (raised,) = hub.of_kind(m.Raised)
+    assert (raised.type, raised.message) == ("ValueError", "no such token")
+
+
+def test_the_weights_are_bitwise_the_same(hub: Listener, environ: dict[str, str]) -> None:
+    """DDP on two ranks: attached, attached with RANKSCOPE=off, and not attached at all."""
+    options: dict[str, Any] = {"steps": 6, "ddp": True, "clip": True}
+    with_agent = fine(run("train.py", environ, 2, **options)).weights
+    off = fine(run("train.py", {**environ, "RANKSCOPE": "off"}, 2, **options))
+    heard = len(hub.all())
+    without = fine(run("train.py", environ, 2, attach="none", **options)).weights
+    assert with_agent == off.weights == without
+    assert heard == len(hub.all())
+    assert all(line["modules"] == [] for line in off.lines)
+
+
+@pytest.mark.parametrize("form", ["plain", "with"])
+@pytest.mark.parametrize(
+    ("how", "code", "reported", "reason"),
+    [
+        ("raise", 1, "ValueError", "exception"),
+        ("hook_replaced", 1, "ValueError", "exception"),
+        ("interrupt", -signal.SIGINT, "KeyboardInterrupt", "exception"),
+        ("exit", 3, None, "finished"),
+        ("os_exit", 9, None, None),
+    ],
+)
+def test_how_a_run_ends(
+    how: str,
+    code: int,
+    reported: str | None,
+    reason: str | None,
+    form: str,
+    hub: Listener,
+    environ: dict[str, str],
+) -> None:
+    """The exception that ends a run arrives, with its place; the exit code is untouched."""
+    if form == "with" and how == "exit":
+        reported, reason = "SystemExit", "exception"
+    pace = {"pace_s": 0.1} if how == "os_exit" else {}
+    ended = run("train.py", environ, steps=9, end=how, end_at=4, form=form, **pace)
+    assert ended.code in (code, 130 if how == "interrupt" else code)
+    raised = hub.of_kind(m.Raised)
+    assert [one.type for one in raised] == ([reported] if reported else [])
+    if raised:
+        assert raised[0].source.startswith("train.py:")
+        assert raised[0].source.endswith("in end")
+        assert raised[0].step in (3, 4)
+        assert not raised[0].from_peer
+        assert "Traceback" in raised[0].traceback
+    assert [one.reason for one in hub.of_kind(m.Goodbye)] == ([reason] if reason else [])
+    if how == "raise":
+        assert "ValueError: no such token" in ended.err  # the user's traceback as ever
+
+
+def test_without_a_hub_training_goes_on(tmp_path: Path) -> None:
+    """An address where nobody listens, a wrong one, and a key that is no key: all is as ever."""
+    with Listener(tmp_path / "gone", run="run-gone") as gone:
+        environ = {**gone.environ, "TMPDIR": str(tmp_path)}
+    plain = fine(run("train.py", environ, steps=4, attach="none")).weights
+    assert fine(run("train.py", environ, steps=4)).weights == plain
+    nonsense = {**environ, "RANKSCOPE_ENDPOINT": "tcp://nowhere.invalid:1"}
+    assert fine(run("train.py", nonsense, steps=4)).weights == plain
+    missing = {**environ, "RANKSCOPE_AGENT_KEY": str(tmp_path / "none.json")}
+    ended = fine(run("train.py", missing, steps=4))
+    assert ended.weights == plain
+    assert "Traceback" not in ended.err
+
+
+def test_a_hub_that_dies_and_comes_back(
+    hub: Listener, environ: dict[str, str], tmp_path: Path
+) -> None:
+    """Steps made meanwhile arrive later, numbers go on, and the weights are those of ever."""
+    marker = tmp_path / "enough"
+    options: dict[str, Any] = {"steps": 60, "pace_s": 0.03, "until": str(marker)}
+    process = start("train.py", environ, **options)
+    try:
+        wait_until(lambda: len(hub.steps()) >= 5, "five steps")
+        hub.stop()
+        before = len(hub.all())
+        last = max(hub.steps())
+        hub.start()
+        wait_until(lambda: len(hub.all()) > before, "word after the hub came back")
+        hub.reply(m.WhoAreYou(0))
+        hellos = len(hub.of_kind(m.Hello))
+        wait_until(lambda: len(hub.of_kind(m.Hello)) > hellos, "a new hello")
+        wait_until(lambda: max(hub.steps()) == 60, "the last step")
+        assert last < 60
+    finally:
+        marker.touch()
+        ended = finish(process)
+    fine(ended)
+    assert set(range(last + 1, 61)) <= set(hub.steps())
+    numbers = [one.seq for one in hub.all() if isinstance(one, m.FromRank)]
+    assert numbers == sorted(set(numbers))
+
+
+def test_a_fault_in_a_probe_is_told_once(
+    hub: Listener, environ: dict[str, str], tmp_path: Path
+) -> None:
+    """One message names the probe; training ends with the same weights."""
+    plain = fine(run("train.py", environ, steps=4, attach="none")).weights
+    (tmp_path / "broken.py").write_text(
+        "import runpy, sys\n"
+        "from rankscope.agent.probes.memory import MemoryProbe\n"
+        "from rankscope.agent.probes.backward import Backward\n"
+        "def broken(*args): raise OSError('no luck')\n"
+        "MemoryProbe.read = Backward.on_end = broken\n"
+        "sys.argv = sys.argv[1:]\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    )
+    words = command("train.py", steps=4)
+    words.insert(1, str(tmp_path / "broken.py"))
+    process = subprocess.Popen(
+        words,
+        env=environment(environ),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert fine(finish(process)).weights == plain
+    faults = hub.of_kind(m.ProbeFault)
+    assert sorted((one.probe, one.error) for one in faults) == [
+        ("backward", "OSError: no luck"),
+        ("memory", "OSError: no luck"),
+    ]
+
+
+def test_importing_the_agent_imports_no_torch() -> None:
+    """Neither does attach when it is switched off."""
+    program = (
+        "import sys, rankscope.agent as a\n"
+        "agent = a.attach(None)\n"
+        "with agent:\n"
+        "    for _ in agent.batches([1]): agent.end_step(loss=1.0, tokens=2)\n"
+        "agent.close()\n"
+        "print('torch' in sys.modules, 'zmq' in sys.modules)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment({"RANKSCOPE": "off"}),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ended.stdout.split() == ["False", "False"]
+
+
+def test_json_lines_are_read() -> None:
+    """The helper that reads programs' output is not fooled by other lines."""
+    line = json.dumps({"rank": 1, "weights": "x"})
+    assert Ended(0, f"noise\n{line}\n", "").weights == ["x"]
