@@ -78,7 +78,9 @@ def test_run_beside_a_dashboard(home: Path) -> None:
     command = [*RANKSCOPE, "run", "--tui", "--name", "quiet", "--"]
     with (
         nothing_left(home, but_hub=True),
-        Terminal([*command, "python3", "-c", program], env=environment(home)) as terminal,
+        Terminal(
+            [*command, "python3", "-c", program], columns=200, env=environment(home)
+        ) as terminal,
     ):
         terminal.wait_for("quiet", "starting")
         log = home / "runs" / "latest" / "command.log"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 
 from rankscope.protocol.rundir import RunDirectory, RunInfo
 from support.outside import nothing_left, rankscope, started
-from support.runs import RANKSCOPE, environment, wait_until
+from support.runs import RANKSCOPE, belonging_to, environment, wait_until
 from support.terminal import Terminal
 
 pytestmark = pytest.mark.processes
@@ -208,6 +209,31 @@ def test_ctrl_c_on_a_terminal_reaches_the_command_once(home: Path) -> None:
         terminal.signal(signal.SIGTERM)
         assert terminal.exit_code() == 7
         assert terminal.text().count("SIGINT") == 1
+
+
+@pytest.mark.parametrize("leader", [True, False])
+def test_a_lost_terminal_reaches_the_command_once(home: Path, tmp_path: Path, leader: bool) -> None:
+    """Whether the launcher leads the session and has to pass it on, or a shell told the group."""
+    told = tmp_path / "told"
+    program = TELLTALE.replace('print("up"', f'sys.stdout = open({str(told)!r}, "w"); print("up"')
+    command = [*RANKSCOPE, "run", "--", *PYTHON, program, str(int(signal.SIGTERM))]
+    if not leader:
+        command = ["bash", "-ic", f"{shlex.join(command)}; true"]
+    with Terminal(command, env=environment(home)) as terminal:
+        wait_until(lambda: told.exists() and told.read_text() == "up\n", "the command")
+        terminal.hang_up()
+        wait_until(lambda: "SIGHUP" in told.read_text(), "SIGHUP")
+        trainers = [p for p in belonging_to(home) if program in p.cmdline() and is_child(p)]
+        for process in trainers:
+            process.terminate()
+        wait_until(lambda: not any(p.is_running() for p in trainers), "its end")
+        assert told.read_text().count("SIGHUP") == 1
+    with nothing_left(home, but_hub=True):
+        pass
+
+
+def is_child(process: psutil.Process) -> bool:
+    return "run" not in process.cmdline()
 
 
 def test_a_killed_launcher_leaves_the_command_alone(home: Path) -> None:

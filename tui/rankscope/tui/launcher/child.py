@@ -1,7 +1,8 @@
 """The training command as a child in the foreground, and the signals meant for it.
 
-Ctrl-C and Ctrl-\\ on a terminal reach the child from the terminal itself, as it is in our process
-group; every other way of signalling us is passed on once. So nothing arrives twice.
+Ctrl-C, Ctrl-\\ and the loss of the terminal reach the child from there, as it is in our process
+group; every other way of signalling us is passed on once. So nothing arrives twice, except where
+somebody signals the whole group with ``kill``, which cannot be told from signalling us alone.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ from typing import IO, Any, Self
 from rankscope.protocol.exits import UserError
 
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
-FROM_TERMINAL = frozenset({signal.SIGINT, signal.SIGQUIT})
+FROM_KEYS = frozenset({signal.SIGINT, signal.SIGQUIT})
 
 
 class Child:
@@ -142,17 +143,29 @@ def exit_on_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def reached_the_group(number: int) -> bool:
-    """Whether the terminal that sent us ``number`` will have sent it to our whole group."""
-    if number not in FROM_TERMINAL:
-        return False
+def in_foreground() -> bool | None:
+    """Whether our group is the foreground group of a terminal; None without a terminal."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
-    except OSError:  # no controlling terminal
-        return False
+    except OSError:  # none, or it was hung up
+        return None
     try:
         return os.tcgetpgrp(terminal) == os.getpgrp()
     except OSError:
-        return False
+        return None
     finally:
         os.close(terminal)
+
+
+def reached_the_group(number: int, had_terminal: bool) -> bool:
+    """Whether ``number``, which we got, was sent to our whole group, and so to the command too.
+
+    Keys are sent to the foreground group. A terminal that goes away is told to its session's
+    leader, who tells the group: then it is gone (``had_terminal`` is how it was at the start).
+    """
+    if number in FROM_KEYS:
+        return in_foreground() is True
+    if number == signal.SIGHUP:
+        leader = os.getsid(0) == os.getpid()
+        return had_terminal and in_foreground() is None and not leader
+    return False

@@ -15,7 +15,13 @@ from rankscope.protocol.exits import UserError
 from rankscope.protocol.shapes import Status
 from rankscope.tui.feed.client import HubClient
 from rankscope.tui.feed.merge import ENDED_STATES
-from rankscope.tui.launcher.child import Child, Signals, exit_on_signals, reached_the_group
+from rankscope.tui.launcher.child import (
+    Child,
+    Signals,
+    exit_on_signals,
+    in_foreground,
+    reached_the_group,
+)
 from rankscope.tui.launcher.supervisor import Supervisor
 from rankscope.tui.text.output import complain
 
@@ -54,6 +60,7 @@ class Session:
     child: Child | None = None
     signals: list[int] = field(default_factory=list)
     """Those passed on to the command, in order."""
+    had_terminal: bool = field(default_factory=lambda: in_foreground() is not None)
     tell: Callable[[str], None] = say
 
     @classmethod
@@ -123,7 +130,7 @@ class Session:
 
     def pass_on(self, number: int) -> None:
         """Hand a signal we got to the command, unless the terminal has done so."""
-        if self.child is not None and not reached_the_group(number):
+        if self.child is not None and not reached_the_group(number, self.had_terminal):
             self.child.send(number)
         self.signals.append(number)
 
