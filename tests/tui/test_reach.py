@@ -1,0 +1,152 @@
+"""From a run to a hub that answers; and what the machine offers."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rankscope.protocol import messages as m
+from rankscope.tui import reach
+from rankscope.tui.feed.client import HubClient
+from rankscope.tui.feed.poller import Poller, Snapshot
+from support.outside import nothing_left, rankscope
+from support.runs import RANKSCOPE, environment, wait_until
+from support.terminal import Terminal
+from support.wire import Hub, hub_process
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+def end(hub: Hub, exit_code: int) -> None:
+    """Let the run end, and its hub with it."""
+    with HubClient(hub.endpoint, hub.directory.read_key("agent")) as launcher:
+        launcher.send(m.RunEnd(exit_code))
+    hub.terminate()
+
+
+def test_an_asker_that_is_killed_leaves_no_hub_behind(home: Path) -> None:
+    """kill -9 of who had a recording served: the serving hub ends by itself."""
+    program = (
+        "import sys, time; from pathlib import Path; from rankscope.tui import reach;"
+        "from rankscope.protocol.rundir import RunDirectory;"
+        "client = reach.connect(RunDirectory(Path(sys.argv[1])));"
+        "print(client.ask('status').body.state, flush=True); time.sleep(600)"
+    )
+    with hub_process(home) as hub:
+        end(hub, 0)
+        with nothing_left(home):
+            asker = subprocess.Popen(
+                [sys.executable, "-c", program, str(hub.directory.path)],
+                env=environment(home),
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            with asker:
+                assert asker.stdout is not None
+                assert asker.stdout.readline() == "finished\n"
+                asker.kill()
+
+
+def test_a_screen_goes_from_live_to_recording_and_back(home: Path) -> None:
+    """When the hub ends the same screen shows its recording; when it lives again, that."""
+    newest: list[Snapshot] = []
+
+    def shows(replay: bool) -> bool:
+        return bool(newest) and newest[-1].link == "up" and newest[-1].replay is replay
+
+    with hub_process(home) as hub:
+        poller = Poller(lambda: reach.connect(hub.directory), 0.05, newest.append)
+        poller.start()
+        try:
+            wait_until(lambda: shows(replay=False), "the live hub")
+            hub.terminate()
+            wait_until(lambda: shows(replay=True), "the recording")
+            hub.start()
+            wait_until(lambda: shows(replay=False), "the live hub again")
+        finally:
+            poller.stop()
+
+
+def test_a_person_is_asked_which_of_several_live_runs(home: Path) -> None:
+    """On a terminal; a number chooses."""
+    with hub_process(home, run="run-1"), hub_process(home, run="run-2"):
+        with Terminal([*RANKSCOPE, "status"], env=environment(home)) as terminal:
+            text = terminal.wait_for("2 runs are live", "run-1", "run-2")
+            number = next(line.split()[0] for line in text.splitlines() if "run-1" in line)
+            terminal.press(number, "enter")
+            assert terminal.exit_code() == 0
+            terminal.wait_for("waiting for the first step")
+        with Terminal([*RANKSCOPE, "status"], env=environment(home)) as terminal:
+            terminal.wait_for("Which one?")
+            terminal.press("7", "enter")
+            assert terminal.exit_code() == 2
+
+
+@pytest.mark.parametrize(
+    ("env", "colour"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]
+)
+def test_colour_only_where_it_is_wanted(home: Path, env: dict[str, str], colour: bool) -> None:
+    """On a terminal, unless NO_COLOR or a dumb one; never in a pipe."""
+    with hub_process(home):
+        with Terminal([*RANKSCOPE, "status"], env={**environment(home), **env}) as terminal:
+            assert terminal.exit_code() == 0
+        assert (b"\x1b[" in terminal.raw) is colour
+        assert "\x1b" not in rankscope(home, "status").out
+
+
+def test_a_terminal_that_cannot_show_glyphs_gets_ascii(home: Path) -> None:
+    """In a locale that is not UTF-8."""
+    with hub_process(home):
+        ran = rankscope(home, "status", env={"LC_ALL": "C"})
+    assert ran.code == 0
+    assert ran.out.isascii(), ran.out
+
+
+def test_top_without_a_terminal_is_status(home: Path) -> None:
+    """One shot of text, no escapes, exit 0."""
+    with hub_process(home):
+        ran = rankscope(home, "top")
+        assert (ran.code, ran.err) == (0, "")
+        assert "waiting for the first step" in ran.out
+        assert "\x1b" not in ran.out
+
+
+def test_a_remote_key_is_enough(home: Path, tmp_path: Path) -> None:
+    """With an endpoint and a key file no run directory is needed."""
+    with hub_process(home) as hub:
+        key = tmp_path / "key.json"
+        key.write_bytes(hub.directory.key_path("viewer").read_bytes())
+        key.chmod(0o600)
+        elsewhere = tmp_path / "elsewhere"
+        ran = rankscope(
+            elsewhere, "status", "--endpoint", hub.endpoint, "--key", str(key), "--json"
+        )
+    assert json.loads(ran.out)["run"] == "run-1"
+    assert not elsewhere.exists()
+
+
+def test_the_doctor_looks_at_everything(home: Path) -> None:
+    """As JSON: each check with its finding; what is essential works here."""
+    with nothing_left(home):
+        ran = rankscope(home, "doctor", "--json")
+    checks = {check["name"]: check for check in json.loads(ran.out)["checks"]}
+    assert ran.code == 0, checks
+    for name in ("python", "rankscope", "run directories", "loopback", "process ends", "torch"):
+        assert checks[name]["works"], checks[name]
+    assert all(check["works"] or check["do"] for check in checks.values())
+
+
+def test_the_doctor_finds_a_home_that_cannot_be_written(tmp_path: Path) -> None:
+    """Exit 1, and what to do."""
+    home = tmp_path / "file"
+    home.write_text("")
+    ran = rankscope(home, "doctor")
+    assert ran.code == 1
+    assert "set RANKSCOPE_HOME" in ran.out
