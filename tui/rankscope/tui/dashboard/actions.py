@@ -24,7 +24,6 @@ KEY_NAMES = {
     "ctrl+l": "Ctrl-L",
     "ctrl+p": "Ctrl-P",
     "ctrl+u": "Ctrl-U",
-    "ctrl+z": "Ctrl-Z",
     "f1": "F1",
     "pagedown": "PgDn",
     "pageup": "PgUp",
@@ -70,6 +69,8 @@ def key_text(key: str) -> str:
     return KEY_NAMES.get(key, key)
 
 
+# Ctrl-Z means nothing on purpose: under `rankscope run` and `make demo` this process has relatives
+# in its process group, and stopping some or all of them would hang a terminal or a training run.
 ACTIONS: tuple[Action, ...] = (
     Action(
         "go('help')",
@@ -180,13 +181,6 @@ ACTIONS: tuple[Action, ...] = (
         ("ctrl+l",),
         "redraw",
         "Draw the whole screen anew, after something else wrote on it.",
-        "dashboard",
-    ),
-    Action(
-        "suspend_process",
-        ("ctrl+z",),
-        "suspend",
-        "Go back to the shell for a while; fg brings the dashboard back.",
         "dashboard",
     ),
     Action(

@@ -52,7 +52,8 @@ class Leaving:
     def __exit__(self, *_: object) -> None:
         self._done.set()
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            # None: a handler that was not installed from Python, and cannot be put back.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def when_asked(self, ask: Callable[[int], None]) -> None:
         """``ask(code)`` begins the orderly exit; it is called in a signal handler."""

@@ -34,8 +34,10 @@ def _mark(row: RankRow, critical: set[int], warned: set[int], held_up: set[int])
         # What is seen of a process ("SIGKILL", "stopped") says more than that it is to blame.
         return replace(own, glyph="✗") if own.tone == "bad" else BLAMED
     if row.process == "ended" or row.phase == "ended":
-        # Ended by what befell another rank: named, but not in the colour of the culprit.
-        return replace(own, tone="warn") if own.tone == "bad" and row.rank in held_up else own
+        # Ended by what befell another rank: said, but neither in the sign nor in the colour of
+        # the culprit.
+        dragged = own.tone == "bad" and row.rank in held_up
+        return replace(own, glyph="■", tone="warn") if dragged else own
     if own.tone in ("bad", "warn"):
         return own
     if row.rank in warned:

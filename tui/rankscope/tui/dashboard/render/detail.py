@@ -75,9 +75,15 @@ def _who(row: RankRow, picture: Picture, width: int) -> Line:
 
 
 def _now(row: RankRow, picture: Picture, width: int) -> list[Line]:
-    phase = row.phase if row.phase_s is None else f"{row.phase} for {numbers.age(row.phase_s)}"
+    # The ages of a run that is over say when its hub stopped, not what happened.
+    aged = not picture.ended and row.phase != "ended"
+    phase = row.phase
+    if aged and row.phase_s is not None:
+        phase += f" for {numbers.age(row.phase_s)}"
     process = row.process + (f", {row.ended}" if row.ended else "")
-    link = row.link + ("" if row.heard_s is None else f", heard {numbers.age(row.heard_s)} ago")
+    link: str = row.link
+    if aged and row.heard_s is not None:
+        link += f", heard {numbers.age(row.heard_s)} ago"
     loss_bad = row.loss is not None and not math.isfinite(row.loss)
     norm_bad = row.grad_norm is not None and not math.isfinite(row.grad_norm)
     lines = [

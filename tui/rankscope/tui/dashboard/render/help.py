@@ -16,7 +16,7 @@ MARKS = (
     (SUSPECT, "named by a warning"),
     (Mark("◐", "stopped", "bad"), "its process is stopped (SIGSTOP)"),
     (BLAMED, "named by the verdict, gone, or ended badly"),
-    (Mark("■", "exit 0", "quiet"), "ended as it should"),
+    (Mark("■", "ended", "quiet"), "ended: well, or because of another rank, as its word says"),
 )
 
 NOTES = (

@@ -31,9 +31,10 @@ def _troubled(node: Node, picture: Picture) -> list[Line]:
         names = bare_ranks(ranks)
         row = picture.rows.get(ranks[0])
         age = ""
-        if tone == "bad" and len(ranks) == 1 and row is not None and row.phase_s is not None:
-            phase = "" if row.phase in ("ended", word) else f" in {row.phase}"
-            age = f"{phase} {numbers.age(row.phase_s)}"
+        if tone == "bad" and len(ranks) == 1 and row is not None:
+            age = "" if row.phase in ("ended", word) else f" in {row.phase}"
+            if row.phase_s is not None and not picture.ended:
+                age += f" {numbers.age(row.phase_s)}"
         parts.append(line(Span(f"{names} {word}{age}", "bad" if tone == "bad" else "warn")))
     return parts
 
