@@ -3,10 +3,14 @@
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
+import zmq
 
+from rankscope.protocol import keys
 from rankscope.protocol import messages as m
 from rankscope.protocol.exits import UserError
 from rankscope.protocol.shapes import Overview, Status
@@ -127,6 +131,61 @@ def test_a_run_end_is_known_when_sending_returns(hub: Hub) -> None:
         body = client.ask("status").body
         assert isinstance(body, Status)
         assert (body.state, body.exit_code) == ("failed", 3)
+
+
+@contextmanager
+def hub_that_answers(pair: keys.KeyPair, answer: bytes) -> Iterator[str]:
+    """A stranger's hub: has the right key and answers every frame with ``answer``."""
+    stop = threading.Event()
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
+        socket.linger = 0
+        socket.curve_server = True
+        socket.curve_publickey, socket.curve_secretkey = pair.public.encode(), pair.secret.encode()
+        port = socket.bind_to_random_port("tcp://127.0.0.1")
+
+        def serve() -> None:
+            while not stop.is_set():
+                if socket.poll(20):
+                    socket.send_multipart([socket.recv_multipart()[0], answer])
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"tcp://127.0.0.1:{port}"
+        finally:
+            stop.set()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (
+            b"RS\x02\x43" + msgspec.msgpack.encode(["this hub speaks protocol 2, you speak 1"]),
+            "this hub speaks protocol 2",
+        ),
+        (b"RS\x02\x41" + msgspec.msgpack.encode(["anything"]), "speaks protocol 2"),
+    ],
+)
+def test_a_hub_of_another_major_version_is_told(answer: bytes, words: str) -> None:
+    """Whether it refuses in its own words or just answers: exit 3, no riddle."""
+    pair, mine = keys.new_pair(), keys.new_pair()
+    key = keys.ClientKey("viewer", "run-1", mine.public, mine.secret, pair.public)
+    with hub_that_answers(pair, answer) as endpoint, HubClient(endpoint, key) as client:
+        with pytest.raises(LinkError, match=words) as caught:
+            client.ask("status")
+        assert (caught.value.cause, caught.value.exit_code) == ("refused", 3)
+
+
+@pytest.mark.parametrize("answer", [b"", b"\x00" * 100, b"RS\x01\x41\xc1", b"RS\x01\xff"])
+def test_nonsense_is_no_answer(answer: bytes) -> None:
+    """Frames that cannot be read are passed over; then the answer is missing: exit 4."""
+    pair, mine = keys.new_pair(), keys.new_pair()
+    key = keys.ClientKey("viewer", "run-1", mine.public, mine.secret, pair.public)
+    with hub_that_answers(pair, answer) as endpoint, HubClient(endpoint, key) as client:
+        with pytest.raises(LinkError) as caught:
+            client.ask("status", timeout_s=0.3)
+        assert (caught.value.cause, caught.value.exit_code) == ("silent", 4)
 
 
 class Newest:

@@ -1,6 +1,7 @@
 """From a run to a hub that answers; and what the machine offers."""
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from rankscope.protocol import messages as m
 from rankscope.tui import reach
 from rankscope.tui.feed.client import HubClient
 from rankscope.tui.feed.poller import Poller, Snapshot
-from support.outside import nothing_left, rankscope
+from support.outside import nothing_left, rankscope, refused
 from support.runs import RANKSCOPE, environment, wait_until
 from support.terminal import Terminal
 from support.wire import Hub, hub_process
@@ -72,6 +73,17 @@ def test_a_screen_goes_from_live_to_recording_and_back(home: Path) -> None:
             wait_until(lambda: shows(replay=False), "the live hub again")
         finally:
             poller.stop()
+
+
+def test_a_stopped_hub_is_told(home: Path) -> None:
+    """It takes the connection (the kernel does) and says nothing: exit 4."""
+    with hub_process(home) as hub:
+        assert hub.process is not None
+        hub.process.send_signal(signal.SIGSTOP)
+        try:
+            refused(rankscope(home, "status"), 4, "says nothing", "is the hub stopped")
+        finally:
+            hub.process.send_signal(signal.SIGCONT)
 
 
 def test_a_person_is_asked_which_of_several_live_runs(home: Path) -> None:

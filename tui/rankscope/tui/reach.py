@@ -82,19 +82,25 @@ def connect(directory: RunDirectory, role: Role = "operator") -> HubClient:
 
     Raises :class:`UserError` when the directory is damaged, not private, or holds no recording.
     """
-    directory.check()
-    info = directory.read_info()
+    info = check(directory)
     if not hub_is_alive(info) and _may_come_back(directory, info):
         info = _wait_for_restart(directory, info)
     if hub_is_alive(info) and info.endpoint is not None:
         return HubClient(info.endpoint, directory.read_key(role))
-    if not any(directory.recording.glob("*.rec")):
+    return ReplayClient(directory)
+
+
+def check(directory: RunDirectory) -> RunInfo:
+    """``run.json`` of a run that can be shown; raises :class:`UserError` when it cannot."""
+    directory.check()
+    info = directory.read_info()
+    if not hub_is_alive(info) and not any(directory.recording.glob("*.rec")):
         raise UserError(
             f"run {info.run} has no live hub and no recording; see {directory.log}, "
             "or choose another (rankscope ls)",
             Exit.UNREACHABLE,
         )
-    return ReplayClient(directory)
+    return info
 
 
 def connect_remote(endpoint: str, key_file: Path) -> HubClient:

@@ -34,5 +34,5 @@ def run(given: Namespace) -> int:
             given.endpoint, given.key, title=given.endpoint, readonly=given.readonly
         )
     directory = reach.choose(given.wanted)
-    directory.read_info()
+    reach.check(directory)
     return view.show(directory, title=directory.run, readonly=given.readonly)
