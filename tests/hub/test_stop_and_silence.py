@@ -107,6 +107,17 @@ def test_many_nodes_at_once_are_one_finding() -> None:
     assert finding.headline == "6 nodes do not answer: ranks 4–15"
 
 
+def test_silent_ranks_on_many_nodes_without_sentinels_are_one_finding() -> None:
+    """One thing is wrong, however many nodes it shows on."""
+    world = running(12, per_node=2, sentinels=False)
+    for rank in range(12):
+        world.ranks[rank].mute = rank % 2 == 1
+    world.advance(10.0)
+    finding = world.finding("link-lost")
+    assert finding.ranks == [1, 3, 5, 7, 9, 11]
+    assert finding.headline.startswith("ranks 1, 3, 5, 7, 9 and 11 on 6 nodes do not answer")
+
+
 def test_a_silent_rank_without_a_sentinel_is_critical() -> None:
     """Nobody can say that it lives."""
     world = running(sentinels=False)

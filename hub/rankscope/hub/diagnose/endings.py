@@ -7,7 +7,7 @@ peers raise connection errors or abort. Those are victims, whatever their exit c
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -48,8 +48,7 @@ class Cause:
     at_s: float
 
 
-@dataclass(frozen=True)
-class _Event:
+class _Event(NamedTuple):
     at_s: float
     rank: int
     kind: Literal["hard", "soft", "asked", "raised"]
@@ -90,10 +89,10 @@ def cause(state: RunState, now_s: float) -> Cause | None:
     events = _events(state, bad)
     if not events:
         return _dragged(state)
-    first = min(events, key=lambda event: (event.at_s, event.rank))
+    first = min(events)  # by time, then by rank
     hard = [e for e in events if e.kind == "hard" and e.at_s <= first.at_s + CLOCK_FUZZ_S]
     if hard:
-        first = min(hard, key=lambda event: (event.at_s, event.rank))
+        first = min(hard)
     if first.kind == "asked":
         return _asked(state, first, events, now_s)
     if first.kind == "raised":
@@ -112,17 +111,24 @@ def _events(state: RunState, bad: Flags) -> list[_Event]:
     ranks = state.ranks
     raised = state.words.exceptions
     events = []
-    for rank in np.flatnonzero(bad).tolist():
+    index = np.flatnonzero(bad)
+    ends = zip(
+        index.tolist(),
+        ranks.ended_s[index].tolist(),
+        ranks.signal[index].tolist(),
+        ranks.exit_code[index].tolist(),
+        strict=True,
+    )
+    for rank, at_s, signal, code in ends:
         if rank in raised:
             continue  # its exception explains its end
-        signal, code = ranks.signal.item(rank), ranks.exit_code.item(rank)
         if signal in ASKED_SIGNALS or code in ASKED_EXITS:
             kind: Literal["hard", "soft", "asked"] = "asked"
         elif signal and signal != SIGABRT:
             kind = "hard"
         else:
             kind = "soft"
-        events.append(_Event(ranks.ended_s.item(rank), rank, kind, (signal, code)))
+        events.append(_Event(at_s, rank, kind, (signal, code)))
     for rank, exception in raised.items():
         if exception.type in ASKED_EXCEPTIONS:
             events.append(_Event(exception.at_s, rank, "asked", (SIGINT, 0)))

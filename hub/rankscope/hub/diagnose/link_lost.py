@@ -15,6 +15,9 @@ CPU_FRESH_S = 3.0
 MAX_NODE_FINDINGS = 4
 """So many lost nodes are told one by one."""
 
+Places = dict[str, list[int]]
+"""Ranks by their host."""
+
 
 def link_lost(state: RunState, now_s: float) -> list[Finding]:
     """One finding a host and cause: the whole node, or ranks that are alive and do not answer.
@@ -27,8 +30,9 @@ def link_lost(state: RunState, now_s: float) -> list[Finding]:
     lost = waiting & (silence_s(state, now_s) > LOST_S) & (ranks.process[:size] != STOPPED)
     if not lost.any():
         return []
-    findings = []
-    nodes: dict[str, list[int]] = {}
+    nodes: Places = {}
+    gone: Places = {}
+    mute: dict[bool, Places] = {True: {}, False: {}}
     for _, here in by_host(ranks.host[:size]):
         silent = here[lost[here]].tolist()
         if not silent:
@@ -39,17 +43,39 @@ def link_lost(state: RunState, now_s: float) -> list[Finding]:
         if sentinel is not None and not answers and len(silent) == int(waiting[here].sum()):
             nodes[host] = silent
             continue
-        alive = [rank for rank in silent if answers and ranks.process[rank] == ALIVE]
-        gone = sorted(set(silent) - set(alive))
-        if gone:
-            findings.append(_gone(state, now_s, gone, host))
-        for moving in (True, False):
-            same = [rank for rank in alive if _cpu_moves(state, rank, now_s) == moving]
-            if same:
-                findings.append(_mute(state, now_s, same, host, moving))
-    if len(nodes) > MAX_NODE_FINDINGS:
-        return [_nodes_lost(state, now_s, nodes), *findings]
-    return [_nodes_lost(state, now_s, {host: lost_}) for host, lost_ in nodes.items()] + findings
+        for rank in silent:
+            if answers and ranks.process[rank] == ALIVE:
+                mute[_cpu_moves(state, rank, now_s)].setdefault(host, []).append(rank)
+            else:
+                gone.setdefault(host, []).append(rank)
+    return (
+        [_nodes_lost(state, now_s, places) for places in _together(nodes)]
+        + [_gone(state, now_s, places) for places in _together(gone)]
+        + [
+            _mute(state, now_s, places, moving)
+            for moving in (True, False)
+            for places in _together(mute[moving])
+        ]
+    )
+
+
+def _together(places: Places) -> list[Places]:
+    """A few hosts one by one, many as one."""
+    if len(places) > MAX_NODE_FINDINGS:
+        return [places]
+    return [{host: ranks} for host, ranks in places.items()]
+
+
+def _all_ranks(places: Places) -> list[int]:
+    return sorted(rank for ranks in places.values() for rank in ranks)
+
+
+def _where(places: Places) -> str:
+    """`` on node-a``, `` on 12 nodes``, or nothing where no host is known."""
+    host = next(iter(places))
+    if len(places) > 1:
+        return f" on {len(places)} nodes"
+    return f" on {host}" if host else ""
 
 
 def _cpu_moves(state: RunState, rank: int, now_s: float) -> bool:
@@ -60,9 +86,9 @@ def _since_s(state: RunState, now_s: float, ranks: list[int]) -> float:
     return now_s - float(np.min(state.ranks.heard_s[ranks]))
 
 
-def _nodes_lost(state: RunState, now_s: float, nodes: dict[str, list[int]]) -> Finding:
+def _nodes_lost(state: RunState, now_s: float, nodes: Places) -> Finding:
     """Nodes of which neither a rank nor the sentinel answers."""
-    gone = sorted(rank for silent in nodes.values() for rank in silent)
+    gone = _all_ranks(nodes)
     hosts = list(nodes)
     if len(hosts) == 1:
         who = f"node {hosts[0]} does not answer: {ranks_text(gone)}"
@@ -82,17 +108,19 @@ def _nodes_lost(state: RunState, now_s: float, nodes: dict[str, list[int]]) -> F
     )
 
 
-def _gone(state: RunState, now_s: float, gone: list[int], host: str) -> Finding:
-    """Ranks that are silent on a node whose sentinel cannot say that they live."""
+def _gone(state: RunState, now_s: float, places: Places) -> Finding:
+    """Ranks that are silent where no sentinel can say that they live."""
+    gone = _all_ranks(places)
     first = gone[0]
+    host = state.host(first)
     sentinel = state.nodes.by_host.get(host)
-    where = f" on {host}" if host else ""
+    on_host = f" on {host}" if host else ""
     if sentinel is None:
-        witness = f"no sentinel was ever heard of{where}"
+        witness = f"no sentinel was ever heard of{on_host}"
     elif sentinel_link(state, sentinel, now_s) == "up":
-        witness = f"the sentinel{where} answers but does not know of them"
+        witness = f"the sentinel{on_host} answers but does not know of them"
     else:
-        witness = f"the sentinel{where} is silent, too"
+        witness = f"the sentinel{on_host} is silent, too"
     does = "does" if len(gone) == 1 else "do"
     return Finding(
         kind="link-lost",
@@ -101,14 +129,17 @@ def _gone(state: RunState, now_s: float, gone: list[int], host: str) -> Finding:
         victims=not_advancing(state, now_s, gone),
         step=step_in_work(state, first),
         since_s=_since_s(state, now_s, gone),
-        headline=f"{ranks_text(gone)}{where} {does} not answer, last {at_text(state, first)}",
+        headline=f"{ranks_text(gone)}{_where(places)} {does} not answer, "
+        f"last {at_text(state, first)}",
         evidence=[witness],
-        next=f"see{where or ' on its node'} whether the processes are there",
+        next=f"see{on_host or ' on its node'} whether the processes are there",
         where={"phase": phase_of(state, first)},
     )
 
 
-def _mute(state: RunState, now_s: float, mute: list[int], host: str, moving: bool) -> Finding:
+def _mute(state: RunState, now_s: float, places: Places, moving: bool) -> Finding:
+    """Ranks that say nothing and live, as their sentinels say."""
+    mute = _all_ranks(places)
     first = mute[0]
     verb = "is" if len(mute) == 1 else "are"
     cpu = "uses CPU time" if moving else "uses no CPU time"
@@ -119,10 +150,10 @@ def _mute(state: RunState, now_s: float, mute: list[int], host: str, moving: boo
         victims=[],
         step=step_in_work(state, first),
         since_s=_since_s(state, now_s, mute),
-        headline=f"{ranks_text(mute)} on {host} {verb} alive but not answering, "
+        headline=f"{ranks_text(mute)}{_where(places)} {verb} alive but not answering, "
         f"last {at_text(state, first)}",
         evidence=[
-            f"sentinel on {host}: pid {state.ranks.pid.item(rank)} is alive and {cpu}"
+            f"sentinel on {state.host(rank)}: pid {state.ranks.pid.item(rank)} is alive and {cpu}"
             for rank in mute[:6]
         ],
         next="a call into C that holds the interpreter looks like this: take its native stack "

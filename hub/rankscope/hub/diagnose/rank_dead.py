@@ -2,6 +2,8 @@
 
 import signal as signals
 
+import numpy as np
+
 from rankscope.hub.diagnose import endings
 from rankscope.hub.diagnose.text import (
     at_text,
@@ -84,16 +86,26 @@ def _witness(state: RunState, rank: int) -> str:
 
 def _aftermath(state: RunState, victims: list[int]) -> list[str]:
     """What became of the others, the same fates together."""
+    ranks = state.ranks
     fates: dict[str, list[int]] = {}
-    for rank in victims:
+    ways: dict[tuple[int, int, bool], list[int]] = {}
+    ended = zip(
+        victims,
+        np.isnan(ranks.ended_s[victims]).tolist(),
+        ranks.signal[victims].tolist(),
+        ranks.exit_code[victims].tolist(),
+        ranks.oom_killed[victims].tolist(),
+        strict=True,
+    )
+    for rank, lives, number, code, oom in ended:
         exception = state.words.exceptions.get(rank)
         if exception is not None:
             fates.setdefault(f"raised {exception.type}", []).append(rank)
-        else:
-            text = ended_text(state, rank)
-            if text:
-                fates.setdefault(f"ended: {text}", []).append(rank)
-    return [f"{ranks_text(ranks)} then {fate}" for fate, ranks in list(fates.items())[:3]]
+        elif not lives:
+            ways.setdefault((number, code, oom), []).append(rank)
+    for same in ways.values():
+        fates[f"ended: {ended_text(state, same[0])}"] = same
+    return [f"{ranks_text(same)} then {fate}" for fate, same in list(fates.items())[:3]]
 
 
 def _next(state: RunState, rank: int, oom: bool) -> str:
