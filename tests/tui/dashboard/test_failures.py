@@ -32,7 +32,7 @@ class Feed:
         self.put(self.latest)
         time.sleep(1.5)
         self.put(replace(self.latest, status=self))
-    def stop(self):
+    def stop(self, timeout_s):
         pass
     def request_rank(self, rank):
         pass

@@ -104,6 +104,21 @@ def test_a_hub_that_is_away_and_back_shows_as_that(hub: Hub) -> None:
         terminal.wait(lambda text: "● live" in text and "AWAY" not in text)
 
 
+def test_quitting_does_not_wait_for_a_hub_that_is_stopped(hub: Hub) -> None:
+    """A hub that never answers holds nobody: q ends the dashboard, cleanly."""
+    assert hub.process is not None
+    with SyntheticRun(hub), top(hub) as terminal:
+        terminal.wait_for("✓ healthy")
+        hub.process.send_signal(signal.SIGSTOP)
+        try:
+            terminal.wait_for("HUB AWAY", "last known")
+            terminal.press("q")
+            assert terminal.exit_code() == 0
+            assert terminal.unclean() == []
+        finally:
+            hub.process.send_signal(signal.SIGCONT)
+
+
 def test_a_resize_is_followed(hub: Hub) -> None:
     """Wider shows more, narrower less; the verdict stays."""
     with SyntheticRun(hub), top(hub) as terminal:

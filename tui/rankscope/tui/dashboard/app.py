@@ -22,13 +22,17 @@ PollerFactory = Callable[[Callable[[Snapshot], None]], Poller]
 FIRST_ANSWER_WITHIN_S = 0.3
 """How long the first picture waits for a hub, which on a quiet machine answers in a tenth of it."""
 
+FEED_ENDS_WITHIN_S = 0.5
+"""Who quits does not wait for a hub that does not answer; the feed's thread is a daemon."""
+
 
 def run_dashboard(poller_factory: PollerFactory, *, title: str, readonly: bool) -> int:
     """Show the dashboard until the user leaves; the exit code of the command.
 
     0 after ``q``, 130 after Ctrl-C, 128+n after a signal, 70 when the dashboard itself failed.
-    ``title`` is shown until the run's own name is known. Raises :class:`UserError` when there is
-    no terminal: ask :func:`rankscope.tui.dashboard.terminal.is_usable` first to do something else.
+    Mouse reporting stays off: the terminal's own selecting and copying go on working, and keys
+    reach everything. ``title`` is shown until the run's own name is known. Raises
+    :class:`UserError` when there is no terminal: :func:`~.terminal.is_usable` tells beforehand.
     """
     if not is_usable():
         raise UserError("the dashboard needs a terminal; in a pipe use: rankscope status")
@@ -58,7 +62,7 @@ def run_dashboard(poller_factory: PollerFactory, *, title: str, readonly: bool) 
         return code if code is not None else app.return_code or 0
     finally:
         mailbox.listen(None)
-        poller.stop()
+        poller.stop(FEED_ENDS_WITHIN_S)
 
 
 def _load() -> "type[Dashboard]":

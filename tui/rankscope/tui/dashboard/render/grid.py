@@ -6,6 +6,7 @@ eights behind the first rank's number). The layout depends on the nodes and the 
 that nothing moves when a rank's state changes.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -180,12 +181,11 @@ def _append(spans: list[Span], text: str, style: StyleName) -> None:
 
 def tally(picture: Picture) -> Line:
     """How many ranks are in which state, the gravest first."""
-    counts: dict[tuple[str, str, Tone], int] = {}
-    for rank in picture.order:
-        mark = picture.mark(rank)
+    counts: Counter[tuple[str, str, Tone]] = Counter()
+    for mark, number in Counter(map(picture.mark, picture.order)).items():
         # At work is one state here, whatever the phase.
         word = "at work" if mark.tone == "good" else mark.word
-        counts[mark.glyph, word, mark.tone] = counts.get((mark.glyph, word, mark.tone), 0) + 1
+        counts[mark.glyph, word, mark.tone] += number
     order: Sequence[Tone] = ("bad", "warn", "quiet", "good")
     spans: list[str | Span] = []
     for (glyph, word, tone), number in sorted(
