@@ -238,7 +238,7 @@ def test_a_bug_leaves_a_file_and_one_line(home: Path) -> None:
     """No traceback on the screen: a crash file of mode 0600, without locals, exit 70."""
     broken = home / "broken"
     broken.mkdir(parents=True)
-    (broken / "psutil.py").write_text("def f(secret):\n    raise RuntimeError('boom')\nf('x')")
+    (broken / "msgspec.py").write_text("def f(secret):\n    raise RuntimeError('boom')\nf('x')")
     ran = rankscope(home, "ls", env={"PYTHONPATH": str(broken), "TMPDIR": str(home)})
     refused(ran, 70, "a bug in rankscope (RuntimeError)")
     path = Path(ran.err.split()[-1])

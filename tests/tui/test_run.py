@@ -218,7 +218,7 @@ def test_a_lost_terminal_reaches_the_command_once(home: Path, tmp_path: Path, le
     program = TELLTALE.replace('print("up"', f'sys.stdout = open({str(told)!r}, "w"); print("up"')
     command = [*RANKSCOPE, "run", "--", *PYTHON, program, str(int(signal.SIGTERM))]
     if not leader:
-        command = ["bash", "-ic", f"{shlex.join(command)}; true"]
+        command = ["sh", "-c", f"{shlex.join(command)}; true"]
     with Terminal(command, env=environment(home)) as terminal:
         wait_until(lambda: told.exists() and told.read_text() == "up\n", "the command")
         terminal.hang_up()
