@@ -54,6 +54,10 @@ class Agent:
         if self._session is not None:
             self._session.pause()
 
+    def costs_s(self) -> tuple[float, float]:
+        """What observing took on the training thread so far: (bookkeeping, norm kernels)."""
+        return (0.0, 0.0) if self._session is None else self._session.costs_s()
+
     def resume_observing(self) -> None:
         """Place the hooks again."""
         if self._session is not None:

@@ -101,17 +101,13 @@ class HubFinder:
     # where an address may come from
 
     def _from_environ(self) -> HubAddress | None:
-        endpoint, path = self.environ.get(env.ENDPOINT), self.environ.get(env.AGENT_KEY)
-        if not endpoint or not path:
-            return None
         try:
-            key = keys.read_client_key(Path(path))
+            return _read_environ(self.environ)
         except UserError:
             # On a node without the launcher's disk the address comes through the store.
             if self.identity.world_size == 1 or self.identity.rank == 0:
                 raise
             return None
-        return HubAddress(self.environ.get(env.RUN) or key.run, endpoint, key)
 
     def _look(self, now: float) -> HubAddress | None:
         if self._directory is not None:  # a hub of our own is starting
@@ -237,6 +233,22 @@ class HubFinder:
         self._published = True
         with contextlib.suppress(RuntimeError):
             store.compare_set(STORE_KEY, "", msgspec.json.encode(self.address).decode())
+
+
+def address_in_environ(environ: Mapping[str, str] = os.environ) -> HubAddress | None:
+    """The hub that ``rankscope run`` has named, where all about it can be read."""
+    try:
+        return _read_environ(environ)
+    except UserError:
+        return None
+
+
+def _read_environ(environ: Mapping[str, str]) -> HubAddress | None:
+    endpoint, path = environ.get(env.ENDPOINT), environ.get(env.AGENT_KEY)
+    if not endpoint or not path:
+        return None
+    key = keys.read_client_key(Path(path))
+    return HubAddress(environ.get(env.RUN) or key.run, endpoint, key)
 
 
 def pointer_path(environ: Mapping[str, str] = os.environ) -> Path | None:

@@ -14,7 +14,7 @@ from rankscope.agent.clock.offset import Exchange
 from rankscope.agent.clock.phases import Phases
 from rankscope.agent.connection import Connection
 from rankscope.agent.digest import Digest
-from rankscope.agent.hublink import HubAddress, HubFinder
+from rankscope.agent.hublink import HubAddress, HubFinder, address_in_environ
 from rankscope.agent.identity import Identity
 from rankscope.agent.nodeleader import NodeLeader
 from rankscope.agent.observer import Observer
@@ -50,6 +50,9 @@ BEATS_AT_ONCE = 8
 FLUSH_S = 0.2
 """The longest that ending or a flush keeps the training thread."""
 
+LAST_TRY_S = 0.005
+"""Between two tries to get the last words out."""
+
 MAX_FAULTS = 20
 
 
@@ -82,6 +85,7 @@ class Sender(threading.Thread):
         self._address: HubAddress | None = None
         self._leader: NodeLeader | None = None
         self._connection: Connection | None = None
+        self._tried_early = False
         self._refused = False
         self._hello_due = True
         self._boundary = False
@@ -184,6 +188,7 @@ class Sender(threading.Thread):
                 identity.from_torch(), identity.from_environ(), trained=self.digest.completed > 0
             )
             if self.identity is None:
+                self._connect_early()
                 return False
         if self._finder is None:
             self._finder = HubFinder(self.identity, self.run_name)
@@ -197,6 +202,14 @@ class Sender(threading.Thread):
             self._leader = NodeLeader(self._address, self.identity)
         self._leader.tick(now)
         return True
+
+    def _connect_early(self) -> None:
+        """Shake hands with a hub that the environment names while the rank is still open."""
+        if self._connection is None and not self._tried_early:
+            self._tried_early = True
+            address = address_in_environ()
+            if address is not None:
+                self._connection = Connection(address)
 
     # sending
 
@@ -357,8 +370,18 @@ class Sender(threading.Thread):
         self._flushed.set()
 
     def _last_words(self) -> None:
+        """All that is left, to a hub that may be shaking hands yet."""
+        until_s = self._flush_until_s or 0.0
         self._tick()
+        while self._unsent() and (left_s := until_s - time.monotonic()) > 0:
+            time.sleep(min(LAST_TRY_S, left_s))
+            self._tick()
         self._confirm()
+
+    def _unsent(self) -> bool:
+        if self._connection is None or self._refused:
+            return False
+        return self.outbox.next_urgent() is not None
 
     def _close(self) -> None:
         if self._connection is not None:

@@ -55,6 +55,9 @@ class Session:
         self.sender.paused = False
         self.observer.install()
 
+    def costs_s(self) -> tuple[float, float]:
+        return self.observer.spent_s, self.observer.kernel_s
+
     def leave(self, error: BaseException | None) -> None:
         """The ``with`` block ends."""
         if error is None or (isinstance(error, SystemExit) and not error.code):

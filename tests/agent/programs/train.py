@@ -117,14 +117,19 @@ def loop(rank: int, model: Any, optimizer: Any, batches: Any, agent: Any) -> dic
             agent.end_step(loss=loss, tokens=8)
         if "pace_s" in OPTIONS:
             time.sleep(OPTIONS["pace_s"])
+        if step == option("wait_at", option("steps")):
+            wait_for_file()
         if step == option("end_at") and rank == option("end_rank", 0):
             end(option("end"))
-        if "until" in OPTIONS:  # go on until the file is there
-            deadline = time.monotonic() + 60
-            while step == option("steps") and not os.path.exists(OPTIONS["until"]):  # noqa: PTH110
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
     return seen
+
+
+def wait_for_file() -> None:
+    """Stay here until the file ``until`` is there, where one was named."""
+    deadline = time.monotonic() + 60
+    while "until" in OPTIONS and not os.path.exists(OPTIONS["until"]):  # noqa: PTH110
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def end(how: str) -> None:
@@ -149,13 +154,14 @@ def spawned(index: int, port: int, world_size: int) -> None:
     def init(backend: str) -> None:
         real(backend, rank=index, world_size=world_size)
 
-    torch.distributed.init_process_group = init
+    torch.distributed.init_process_group = init  # type: ignore[assignment]
     train(index)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
     if "spawn" in OPTIONS:
-        torch.multiprocessing.spawn(spawned, (OPTIONS["port"], OPTIONS["spawn"]), OPTIONS["spawn"])
+        multiprocessing: Any = torch.multiprocessing
+        multiprocessing.spawn(spawned, (OPTIONS["port"], OPTIONS["spawn"]), OPTIONS["spawn"])
     else:
         train(int(os.environ.get("RANK", "0")))

@@ -14,6 +14,7 @@ import torch
 
 from rankscope.agent.probes.base import Probe
 from rankscope.protocol import limits
+from rankscope.protocol.messages import Phase
 
 
 class Exceptions(Probe):
@@ -71,13 +72,38 @@ def describe(error: BaseException) -> dict[str, Any]:
         message = "(its message cannot be shown)"
     if isinstance(error, SystemExit):
         message = f"sys.exit({error.code!r})"
-    return {
+    fields = {
         "type": type(error).__name__[: limits.MAX_NAME_CHARS],
         "message": message[: limits.MAX_TEXT_CHARS],
         "traceback": text,
         "source": source_of(error.__traceback__)[: limits.MAX_TEXT_CHARS],
         "from_peer": is_from_peer(error),
     }
+    phase = phase_of(error.__traceback__)
+    return fields if phase is None else fields | {"phase": phase}
+
+
+_PHASES = (
+    (os.path.join("rankscope", "agent", "probes", "loader.py"), "__next__", Phase.DATA),  # noqa: PTH118
+    (os.path.join("torch", "utils", "data", "dataloader.py"), "__next__", Phase.DATA),  # noqa: PTH118
+    (os.path.join("torch", "nn", "modules", "module.py"), "_wrapped_call_impl", Phase.FORWARD),  # noqa: PTH118
+    (os.path.join("torch", "autograd", "__init__.py"), "backward", Phase.BACKWARD),  # noqa: PTH118
+    (os.path.join("torch", "optim", "optimizer.py"), "wrapper", Phase.OPTIMIZER),  # noqa: PTH118
+)
+
+
+def phase_of(tb: TracebackType | None) -> Phase | None:
+    """In which phase the exception was raised, by the outermost frame of torch that tells.
+
+    The brackets themselves are closed by the time an exception ends the run.
+    """
+    while tb is not None:
+        code = tb.tb_frame.f_code
+        for file, function, phase in _PHASES:
+            if code.co_name == function and code.co_filename.endswith(file):
+                return phase
+        tb = tb.tb_next
+    return None
 
 
 def source_of(tb: TracebackType | None) -> str:

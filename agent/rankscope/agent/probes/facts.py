@@ -24,10 +24,11 @@ class Facts(Probe):
         self.trainer = "plain"
         self.device: torch.device | None = None
         self.cuda = False
+        self._looked = False
         self._handle: Any = None
 
     def watch_model(self, model: Any, *, first: bool) -> None:
-        if first:
+        if first and not self._looked:
             self.look(model)
             hook = self.observer.guard(self, self.on_first_forward)
             self._handle = model.register_forward_pre_hook(hook)
@@ -39,6 +40,7 @@ class Facts(Probe):
 
     def on_first_forward(self, now: float, model: Any, args: Any) -> None:
         self.uninstall()
+        self._looked = True
         self.look(model)
         self.observer.facts_changed = True
 
