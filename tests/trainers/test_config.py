@@ -10,6 +10,7 @@ from rankscope.protocol.exits import Exit, UserError
 from rankscope.trainers.config import Config, from_arguments, parser
 from rankscope.trainers.data import check_text
 from rankscope.trainers.ddp import TRAINER
+from rankscope.trainers.fsdp2 import TRAINER as SHARDING
 from rankscope.trainers.launch import Place, choose_device
 from rankscope.trainers.program import main
 from rankscope.trainers.schedule import learning_rate
@@ -106,6 +107,17 @@ def test_bad_input_gives_one_line_and_exit_code_2(
     assert output.out == ""
     assert output.err.count("\n") == 1
     assert says in output.err
+
+
+@pytest.mark.parametrize("replicas", ["0", "3", "-2"])
+def test_replicas_must_divide_the_ranks(
+    replicas: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mesh of rows that are not equally long is none."""
+    for name, value in {"RANK": "0", "WORLD_SIZE": "4", "LOCAL_RANK": "0"}.items():
+        monkeypatch.setenv(name, value)
+    assert main(SHARDING, ["--replicas", replicas]) == Exit.USAGE
+    assert f"--replicas {replicas} does not divide 4 ranks" in capsys.readouterr().err
 
 
 def test_the_learning_rate_rises_and_falls() -> None:

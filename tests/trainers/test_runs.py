@@ -55,6 +55,31 @@ def test_one_plain_process_has_the_same_losses(
     assert [s["tokens"] for s in alone] == [s["tokens"] for s in two_ranks]
 
 
+def test_sharded_ranks_have_the_same_losses(
+    two_ranks: list[dict[str, float]], history: Callable[..., Any]
+) -> None:
+    """FSDP2 computes what DDP computes, and the gradient's norm over all shards is the same."""
+    sharded = history("fsdp2", *TWELVE, ranks=2)
+    assert losses(sharded) == pytest.approx(losses(two_ranks), rel=1e-4)
+    assert [s["norm"] for s in sharded] == pytest.approx([s["norm"] for s in two_ranks], rel=1e-3)
+
+
+def test_the_sharding_trainer_runs_as_one_plain_process(
+    two_ranks: list[dict[str, float]], history: Callable[..., Any]
+) -> None:
+    """Alone it makes a process group of itself, and has the same losses."""
+    alone = history("fsdp2", *TWELVE, "--batch-size", "16")
+    assert losses(alone) == pytest.approx(losses(two_ranks), rel=1e-3)
+
+
+@pytest.mark.parametrize("attach", ["full", "plain"])
+def test_being_watched_changes_no_bit(
+    two_ranks: list[dict[str, float]], history: Callable[..., Any], attach: str
+) -> None:
+    """Losses and gradient norms with the agent are those without, to the last bit."""
+    assert history("ddp", *TWELVE, "--attach", attach, ranks=2, says="watching") == two_ranks
+
+
 def test_accumulated_microbatches_have_the_same_losses(
     two_ranks: list[dict[str, float]], history: Callable[..., Any]
 ) -> None:

@@ -45,6 +45,8 @@ class Config:
     text_bytes: int = 4_000_000
     """Most of the text that is read."""
     device: str = "auto"
+    precision: str = "fp32"
+    """What forward and backward compute in; parameters and optimizer state stay fp32."""
     attach: str = "full"
     threads: int = 1
     """Compute threads of each rank on a CPU."""
@@ -68,6 +70,12 @@ def parser(module: str, what: str) -> OneLineParser:
     run.add_argument("--steps", type=int, default=d.steps, help="updates (default %(default)s)")
     run.add_argument("--seed", type=int, default=d.seed, help="of model and data order")
     run.add_argument("--device", choices=("auto", "cpu", "cuda"), default=d.device)
+    run.add_argument(
+        "--precision",
+        choices=("fp32", "bf16", "fp16"),
+        default=d.precision,
+        help="of the computation; fp16 comes with a gradient scaler",
+    )
     run.add_argument("--threads", type=int, default=d.threads, help="of each rank, on a CPU")
     run.add_argument(
         "--attach",

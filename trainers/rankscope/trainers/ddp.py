@@ -6,6 +6,7 @@ for one plain process.
 
 from argparse import ArgumentParser, Namespace
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -15,6 +16,7 @@ from rankscope.trainers.config import Config
 from rankscope.trainers.launch import Place, Ranks
 from rankscope.trainers.model import Shape, Transformer, initialise
 from rankscope.trainers.parallel import Parallel, Trainer
+from rankscope.trainers.precision import autocast
 from rankscope.trainers.program import start
 
 
@@ -31,8 +33,9 @@ def parallelise(config: Config, options: Namespace, place: Place, device: torch.
     del options
     model = Transformer(Shape(config.seq_len, config.layers, config.dim, config.heads)).to(device)
     initialise(model, config.layers, config.seed)
+    cast = partial(autocast, config.precision, device)
     if not place.launched:
-        return Parallel(model, Ranks(0, 1, None), lambda last: nullcontext())
+        return Parallel(model, Ranks(0, 1, None), lambda last: nullcontext(), cast)
     replica = DistributedDataParallel(
         model,
         device_ids=[device.index] if device.type == "cuda" else None,
@@ -44,7 +47,7 @@ def parallelise(config: Config, options: Namespace, place: Place, device: torch.
 
     group = replica.process_group
     ranks = Ranks(dist.get_rank(group), dist.get_world_size(group), group)
-    return Parallel(replica, ranks, microbatch)
+    return Parallel(replica, ranks, microbatch, cast)
 
 
 TRAINER = Trainer(

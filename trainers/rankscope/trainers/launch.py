@@ -1,5 +1,6 @@
 """Where this rank runs: its place in the job, its device, its process group, and how it refuses."""
 
+import gc
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from types import FrameType
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch._C._distributed_c10d import HashStore  # torch.distributed's own, but not exported
 
 from rankscope.protocol.exits import UserError
 
@@ -80,39 +82,63 @@ class Ranks:
             dist.all_reduce(values, group=self.group)
         return values
 
-    def check_same_text(self, text: bytes) -> None:
-        """Raise :class:`UserError` on all ranks when their texts differ, as they may across nodes.
-
-        Ranks with texts of different length would not agree on where an epoch ends, and hang.
-        """
-        print_of_text = torch.tensor([zlib.crc32(text), len(text)])
-        extremes = torch.cat([print_of_text, -print_of_text])
-        if self.group is not None:
-            dist.all_reduce(extremes, op=dist.ReduceOp.MAX, group=self.group)
-        highest, lowest = extremes[:2], -extremes[2:]
-        if not torch.equal(highest, lowest):
-            raise UserError("the nodes have different texts; give all of them the same --text")
-
 
 @contextmanager
-def process_group(place: Place, device: torch.device) -> Iterator[None]:
-    """The default process group, from the launcher's variables; nothing for a plain process.
+def process_group(place: Place, device: torch.device, when_alone: bool) -> Iterator[None]:
+    """The default process group, from the launcher's variables.
+
+    A plain process has none, or one of itself alone ``when_alone``.
 
     Beside NCCL there is gloo for what the ranks tell each other from CPU memory, such as token
-    counts: no device has to be waited for. When training fails nothing is taken down: the group
-    may have an operation under way that never ends, and the error must not wait for it.
+    counts: no device has to be waited for. After an error nothing is taken down, for the group may
+    have an operation under way that never ends, and the error must not wait for it. A
+    :class:`UserError` is different: all ranks raise it, having compared notes.
     """
-    if not place.launched:
+    if not place.launched and not when_alone:
         yield
         return
-    if device.type == "cuda":
+    on_gpu = device.type == "cuda"
+    if on_gpu:
         torch.cuda.set_device(device)
-        dist.init_process_group("cpu:gloo,cuda:nccl", device_id=device)
-    else:
-        dist.init_process_group("gloo")
-    yield
-    dist.all_reduce(torch.zeros(1))  # nobody hangs up while another still reads
+    dist.init_process_group(
+        "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
+        rank=place.rank,
+        world_size=place.world_size,
+        store=None if place.launched else HashStore(),
+        device_id=device if on_gpu else None,
+    )
+    try:
+        yield
+    except UserError:
+        leave()
+        raise
+    leave()
+
+
+def leave() -> None:
+    """Take the default process group down on all ranks together.
+
+    A thread of gloo that drops the last reference to a tensor while the interpreter ends aborts the
+    process. The barrier has no tensor, and goes through after everything before it; collecting
+    garbage lets go of the models, which hold the group in cycles of references.
+    """
+    dist.barrier()
+    gc.collect()
     dist.destroy_process_group()
+
+
+def check_same_text(text: bytes) -> None:
+    """Raise :class:`UserError` on all ranks when their texts differ, as they may across nodes.
+
+    Ranks with texts of different length would not agree on where an epoch ends, and hang.
+    """
+    if not dist.is_initialized():
+        return
+    digest = torch.tensor([zlib.crc32(text), len(text)])
+    extremes = torch.cat([digest, -digest])
+    dist.all_reduce(extremes, op=dist.ReduceOp.MAX)
+    if not torch.equal(extremes[:2], -extremes[2:]):
+        raise UserError("the nodes have different texts; give all of them the same --text")
 
 
 def refuse(program: str, error: UserError, place: Place) -> int:

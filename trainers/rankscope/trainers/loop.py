@@ -4,15 +4,16 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from rankscope.trainers.clip import clip_gradients
 from rankscope.trainers.config import Config
 from rankscope.trainers.data import Batch, Data
-from rankscope.trainers.launch import Ranks
 from rankscope.trainers.objective import loss_sum, share, valid_tokens
 from rankscope.trainers.parallel import Parallel
+from rankscope.trainers.precision import gradient_scaler
 from rankscope.trainers.report import Report
 from rankscope.trainers.schedule import learning_rate, set_learning_rate
 from rankscope.trainers.watch import Watcher, watch
@@ -32,6 +33,7 @@ def train(
 ) -> None:
     """``config.steps`` updates of ``parallel.model``; the run is called ``name`` on screen."""
     model, ranks = parallel.model, parallel.ranks
+    scaler = gradient_scaler(config.precision, device)
     with watch(config.attach, model, optimizer, name) as agent:
         step = 1
         for window in windows(agent, data, config.accumulate):
@@ -43,9 +45,11 @@ def train(
 
             rate = learning_rate(step, peak=config.lr, warmup=config.warmup, steps=config.steps)
             set_learning_rate(optimizer, rate)
-            loss = accumulate(parallel, window, tokens, device)
+            loss = accumulate(parallel, window, tokens, device, scaler)
+            scaler.unscale_(optimizer)
             norm = clip_gradients(model.parameters(), config.clip)
-            optimizer.step()
+            scaler.step(optimizer)  # skips the update when a gradient overflowed, on all ranks
+            scaler.update()
             optimizer.zero_grad(set_to_none=True)
             agent.end_step(loss=loss, tokens=own)
 
@@ -54,7 +58,8 @@ def train(
                 world_loss = float(ranks.sum(loss.clone()) / ranks.size)
                 report.step(step, loss=world_loss, norm=float(norm), lr=rate, tokens=tokens)
             if data.held_out is not None and step % config.eval_every == 0:
-                report.evaluation(step, evaluate(model, data.held_out, ranks, device))
+                with agent.expect("evaluation"):  # takes long, and is no hang
+                    report.evaluation(step, evaluate(parallel, data.held_out, device))
             if step == config.steps:
                 return
             step += 1
@@ -81,7 +86,9 @@ def batched(batches: Iterable[Batch], accumulate: int) -> Iterator[Window]:
         yield window
 
 
-def accumulate(parallel: Parallel, window: Window, tokens: int, device: torch.device) -> Tensor:
+def accumulate(
+    parallel: Parallel, window: Window, tokens: int, device: torch.device, scaler: GradScaler
+) -> Tensor:
     """Gradients of one update, reduced over the ranks with the last microbatch.
 
     ``tokens`` counts the valid tokens of the update on all ranks. Returns this rank's share of the
@@ -90,25 +97,25 @@ def accumulate(parallel: Parallel, window: Window, tokens: int, device: torch.de
     loss = torch.zeros((), device=device)
     for index, (inputs, targets) in enumerate(window, start=1):
         with parallel.microbatch(index == len(window)):
-            logits = parallel.model(inputs.to(device, non_blocking=True))
-            total = loss_sum(logits, targets.to(device, non_blocking=True))
+            with parallel.autocast():
+                logits = parallel.model(inputs.to(device, non_blocking=True))
+                total = loss_sum(logits, targets.to(device, non_blocking=True))
             part = share(total, parallel.ranks.size, tokens)
-            part.backward()  # type: ignore[no-untyped-call]
+            scaler.scale(part).backward()  # type: ignore[no-untyped-call]
         loss += part.detach()
     return loss
 
 
 @torch.no_grad()
-def evaluate(
-    model: nn.Module, batches: Iterable[Batch], ranks: Ranks, device: torch.device
-) -> float:
+def evaluate(parallel: Parallel, batches: Iterable[Batch], device: torch.device) -> float:
     """The loss of the held-out text: its sum over its count, both added up over the ranks."""
-    model.eval()
+    parallel.model.eval()
     sums = torch.zeros(2, dtype=torch.float64)
     for inputs, targets in batches:
-        logits = model(inputs.to(device))
+        with parallel.autocast():
+            logits = parallel.model(inputs.to(device))
         sums[0] += loss_sum(logits, targets.to(device)).cpu()
         sums[1] += valid_tokens([(inputs, targets)])
-    model.train()
-    total, count = ranks.sum(sums).tolist()
+    parallel.model.train()
+    total, count = parallel.ranks.sum(sums).tolist()
     return float(total / max(count, 1))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn import functional as F
 
 VOCABULARY = 256
@@ -97,9 +98,9 @@ def initialise(model: nn.Module, layers: int, seed: int) -> None:
     """Give every parameter of ``model`` its initial value, which depends on ``seed`` alone.
 
     Values are drawn on the CPU, one parameter at a time in the model's own order, so they are the
-    same to the bit on every device and however the parameters are laid out. Normal with standard
-    deviation 0.02; layers that write into the residual stream have it divided by sqrt(2·layers)
-    (Radford et al., 2019, section 2.3).
+    same to the bit on every device and however the parameters are sharded, and no rank ever holds
+    more than one of them whole. Normal with standard deviation 0.02; layers that write into the
+    residual stream have it divided by sqrt(2·layers) (Radford et al., 2019, section 2.3).
     """
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():
@@ -111,4 +112,9 @@ def initialise(model: nn.Module, layers: int, seed: int) -> None:
             deviation /= math.sqrt(2 * layers)
         value = torch.empty(parameter.shape, dtype=torch.float32)
         value.normal_(0.0, deviation, generator=generator)
+        if isinstance(parameter, DTensor):
+            # src_data_rank=None: every rank cuts its own shard out of its own copy.
+            mesh, placements = parameter.device_mesh, parameter.placements
+            value = value.to(parameter.device)
+            value = distribute_tensor(value, mesh, placements, src_data_rank=None)
         parameter.copy_(value)

@@ -2,7 +2,7 @@
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -21,6 +21,8 @@ class Parallel:
     microbatch: Callable[[bool], AbstractContextManager[object]]
     """Goes around forward *and* backward of a microbatch; gradients are only reduced in the last
     one of an update, for which it is called with True."""
+    autocast: Callable[[], AbstractContextManager[object]] = nullcontext
+    """Goes around forward and loss, not backward, where the operations choose their precision."""
 
 
 @dataclass(frozen=True)
@@ -33,3 +35,5 @@ class Trainer:
     check: Callable[[Config, Namespace, Place], None]
     """Raises UserError for options that cannot work together, before any process group is made."""
     parallelise: Callable[[Config, Namespace, Place, torch.device], Parallel]
+    group_when_alone: bool = False
+    """Whether one plain process needs a process group too, of itself alone."""

@@ -11,9 +11,16 @@ from rankscope.protocol.exits import Exit, UserError
 from rankscope.trainers import config as settings
 from rankscope.trainers import data
 from rankscope.trainers.config import Config
-from rankscope.trainers.launch import Place, choose_device, process_group, refuse
+from rankscope.trainers.launch import (
+    Place,
+    check_same_text,
+    choose_device,
+    process_group,
+    refuse,
+)
 from rankscope.trainers.loop import train
 from rankscope.trainers.parallel import Trainer
+from rankscope.trainers.precision import check_precision
 from rankscope.trainers.report import reporting
 from rankscope.trainers.text import read_text
 
@@ -32,11 +39,13 @@ def main(trainer: Trainer, arguments: Sequence[str] | None = None) -> int:
         trainer.check(config, options, place)
         device = choose_device(config.device, place)
         text = read_text(config.text, config.text_bytes)
+        check_precision(config.precision, device)
         data.check_text(config, text, place.world_size)
     except UserError as error:
         return refuse(trainer.module, error, place)
     try:
-        with process_group(place, device):
+        with process_group(place, device, trainer.group_when_alone):
+            check_same_text(text)
             run(trainer, config, options, place, device, text)
     except UserError as error:  # raised on all ranks, after they compared notes
         return refuse(trainer.module, error, place)
@@ -58,7 +67,6 @@ def run(
         torch.set_num_threads(config.threads)
     parallel = trainer.parallelise(config, options, place, device)
     ranks = parallel.ranks
-    ranks.check_same_text(text)
     # The model is the same on every rank by now; whatever is drawn from here on is each rank's own.
     torch.manual_seed(config.seed + 1 + ranks.rank)
     optimizer = AdamW(parallel.model.parameters(), lr=config.lr, betas=(0.9, 0.95))

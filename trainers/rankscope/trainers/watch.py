@@ -1,6 +1,6 @@
 """How a trainer is watched: with every call of the agent, with ``attach`` alone, or not at all."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, TypeVar
 
@@ -13,19 +13,24 @@ T = TypeVar("T")
 class Watcher(Protocol):
     """What the step loop calls on the agent."""
 
-    def batches(self, loader: Iterable[T]) -> Iterator[T]: ...
+    def batches(self, loader: Iterable[T]) -> Iterable[T]: ...
 
-    def end_step(self, *, loss: Tensor, tokens: int) -> None: ...
+    def end_step(self, loss: Tensor, tokens: int) -> None: ...
+
+    def expect(self, what: str) -> AbstractContextManager[None]: ...
 
 
 class Unwatched:
     """The same calls, doing nothing."""
 
-    def batches(self, loader: Iterable[T]) -> Iterator[T]:
-        return iter(loader)
+    def batches(self, loader: Iterable[T]) -> Iterable[T]:
+        return loader
 
-    def end_step(self, *, loss: Tensor, tokens: int) -> None:
-        del loss, tokens
+    def end_step(self, loss: Tensor, tokens: int) -> None:
+        pass
+
+    def expect(self, what: str) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 def watch(

@@ -1,0 +1,31 @@
+"""What forward and backward compute in; parameters, gradients at rest and optimizer stay fp32."""
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch.amp.grad_scaler import GradScaler
+
+from rankscope.protocol.exits import UserError
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def check_precision(precision: str, device: torch.device) -> None:
+    """Raise :class:`UserError` when ``device`` cannot compute in ``precision``."""
+    if precision == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported():
+        raise UserError("--precision bf16: this GPU has none; use fp16 or fp32")
+
+
+def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
+    """Operations that gain from it compute in ``precision``, the others in fp32."""
+    if precision == "fp32":
+        return nullcontext()
+    return torch.autocast(device.type, dtype=DTYPES[precision])
+
+
+def gradient_scaler(precision: str, device: torch.device) -> GradScaler:
+    """Scales fp16 losses so that small gradients do not vanish; for other precisions idle.
+
+    An idle scaler hands everything through untouched.
+    """
+    return GradScaler(device.type, enabled=precision == "fp16")
