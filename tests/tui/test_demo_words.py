@@ -61,7 +61,11 @@ def test_progress_is_one_line_with_the_verdict() -> None:
 def test_the_summary_says_whether_it_learned() -> None:
     """The document holds the status's keys and the losses."""
     losses = Losses(1, 5.5, 40, 2.25)
-    assert "loss 5.5000 to 2.2500, it learned" in summary_line(STATUS, losses, 12.0)
+    well = msgspec.structs.replace(STATUS, state="finished", verdict=None)
+    assert "loss 5.5000 to 2.2500, it learned" in summary_line(well, losses, 12.0)
+    hurt = summary_line(STATUS, losses, 12.0)
+    assert "rank 2 died: SIGKILL" in hurt
+    assert "learned" not in hurt
     made = document(STATUS, losses)
     assert made["losses"] == {"first": 5.5, "last": 2.25}
     assert made["state"] == "failed"

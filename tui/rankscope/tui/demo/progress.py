@@ -1,12 +1,12 @@
 """One-line progress, and what is kept for the final summary. Pure."""
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 from rankscope.protocol import jsontext
 from rankscope.protocol.shapes import History, Overview, Status
 from rankscope.tui.words import numbers
+from rankscope.tui.words.marks import safe
 from rankscope.tui.words.verdict import verdict
 
 
@@ -59,9 +59,11 @@ def summary_line(status: Status, losses: Losses, took_s: float) -> str:
     ]
     if losses.first is not None and losses.last is not None:
         words = f"loss {numbers.loss(losses.first)} to {numbers.loss(losses.last)}"
-        if math.isfinite(losses.last) and losses.last < losses.first:
+        if status.state == "finished" and losses.last < losses.first:
             words += ", it learned"
         parts.insert(1, words)
+    if status.verdict is not None and status.verdict.severity != "info":
+        parts.insert(1, safe(status.verdict.headline))
     return " · ".join(parts)
 
 

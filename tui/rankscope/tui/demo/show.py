@@ -58,7 +58,7 @@ def _in_lines(session: Session, plan: Plan, output: IO[bytes], log: Path, json: 
         status = session.finish(code)
         watch.look()
     if code != Exit.FINE:
-        _show_log_end(log)
+        _say_why(log, known=status is not None and status.verdict is not None)
     if status is None:
         say(last_words(session, code, None))
         return code or Exit.UNREACHABLE
@@ -86,9 +86,10 @@ def _on_screen(session: Session, plan: Plan, output: IO[bytes], log: Path) -> in
             code = child.end(ENDS_WITHIN_S) if was_running else child.poll() or 0
     if not was_running:
         _refuse_as_the_trainer_did(session, plan, code, log)
-        if code != Exit.FINE:
-            _show_log_end(log)
-    say(last_words(session, code, session.finish(code)))
+    status = session.finish(code)
+    if not was_running and code != Exit.FINE:
+        _say_why(log, known=status is not None and status.verdict is not None)
+    say(last_words(session, code, status))
     if left:
         return left
     return Exit.FINE if was_running else code
@@ -108,9 +109,11 @@ def _refuse_as_the_trainer_did(session: Session, plan: Plan, code: int, log: Pat
             raise UserError(safe(line.removeprefix(start)))
 
 
-def _show_log_end(log: Path) -> None:
-    for line in _log_lines(log)[-LAST_LINES:]:
-        complain(safe(line))
+def _say_why(log: Path, known: bool) -> None:
+    """The last lines of what failed, unless a verdict has ``known`` better; and where all is."""
+    if not known:
+        for line in _log_lines(log)[-LAST_LINES:]:
+            complain(safe(line))
     say(f"training failed; all it said is in {log}")
 
 
