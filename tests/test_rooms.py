@@ -20,7 +20,6 @@ LIBRARIES = {
     "zmq": ("agent/", "hub/", "tui/rankscope/tui/feed", "protocol/rankscope/protocol/keys.py"),
     "textual": ("tui/",),
     "numpy": ("hub/", "agent/", "trainers/"),
-    "typer": ("tui/",),
     "pynvml": ("agent/rankscope/agent/sentinel/", "tui/rankscope/tui/doctor"),
 }
 
