@@ -144,7 +144,7 @@ def test_a_killed_hub_is_back_on_its_endpoint_and_the_command_did_not_notice(hom
             assert process.wait(30) == 5
 
 
-def test_a_hub_that_cannot_come_back_is_given_up_in_words(home: Path) -> None:
+def test_a_hub_that_cannot_come_back_is_told_in_words(home: Path) -> None:
     """Its own key is gone: a few tries, one line, and the command goes on to its own end."""
     with (
         nothing_left(home, but_hub=True),

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.agent.sentinel import hubkeeper
 from rankscope.agent.sentinel.hubkeeper import HubKeeper
 from rankscope.protocol.procs import is_alive
 from rankscope.protocol.rundir import RunDirectory, RunInfo, hub_is_alive
@@ -77,31 +76,39 @@ def test_a_hub_that_ended_in_an_orderly_way_stays_ended(tmp_path: Path) -> None:
         assert said == []
 
 
-def test_it_gives_up_in_words_on_a_hub_that_cannot_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With its key gone no hub can start: after so many tries the log says that it gave up."""
+def test_a_hub_that_cannot_start_is_told_once_and_tried_on(tmp_path: Path) -> None:
+    """With its key gone no hub can start: the log says so; with the key back there is a hub."""
     said: list[str] = []
-    monkeypatch.setattr(hubkeeper, "MAX_TRIES", 2)
-    with hub_process(tmp_path) as hub:
+    with hub_process(tmp_path) as hub, hub_ended_at_last(hub.directory):
         hub.kill()
-        hub.directory.key_path("hub").unlink()
+        before = hub.directory.read_info()
+        key = hub.directory.key_path("hub")
+        hidden = key.rename(key.with_suffix(".hidden"))
         keeper = HubKeeper(hub.directory, said.append)
         skipped_s = 0.0
 
-        def given_up() -> bool:
+        def poll() -> None:
             nonlocal skipped_s
             skipped_s += 0.05  # the pauses between tries are not waited for
             keeper.poll(time.monotonic() + skipped_s)
+
+        def told() -> bool:
+            poll()
             return bool(said)
 
-        wait_until(given_up, "the end of its patience", 60.0)
-        assert said[0].startswith("gave up restarting the hub after 2 tries in 60 s")
+        wait_until(told, "words about it", 60.0)
+        assert "the hub keeps dying" in said[0]
         assert "hub key" in said[0]
-        assert "sentinel: gave up" in hub.log()
-        lines = hub.log().count("\n")
-        keeper.poll(time.monotonic() + 1000)
-        assert hub.log().count("\n") == lines
+        assert "sentinel: the hub keeps dying" in hub.log()
+        hidden.rename(key)
+
+        def back() -> bool:
+            poll()
+            return has_new_hub(hub.directory, before)
+
+        wait_until(back, "a hub once it can start", 60.0)
+        assert len(said) == 1
+        keeper.close()
 
 
 def test_a_run_whose_hub_never_bound_is_left_alone(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from rankscope.agent.nodedir import Registration
 from rankscope.agent.sentinel import host, report, stacks
 from rankscope.agent.sentinel.deaths import MAX_KEPT, Deaths
 from rankscope.agent.sentinel.ending import VANISHED, Ending
-from rankscope.agent.sentinel.hubkeeper import FIRST_PAUSE_S, MAX_TRIES, WINDOW_S, Tries
 from rankscope.agent.sentinel.lock import Lock
 from rankscope.agent.sentinel.registry import Registry
 from rankscope.agent.sentinel.report import Death
@@ -230,15 +229,3 @@ def test_a_lock_that_was_removed_by_its_holder_can_be_taken_anew(tmp_path: Path)
     second.release()
     assert first.acquire()
     first.release(remove=True)
-
-
-def test_tries_come_at_once_then_ever_later_and_end() -> None:
-    """The first restart does not wait, further ones wait twice as long each, then it gives up."""
-    tries, now = Tries(), 100.0
-    waits = []
-    while (wait_s := tries.wait_s(now)) is not None:
-        waits.append(wait_s)
-        now += wait_s
-        tries.count(now)
-    assert waits == [0.0] + [FIRST_PAUSE_S * 2**n for n in range(MAX_TRIES - 1)]
-    assert tries.wait_s(now + WINDOW_S) == 0.0

@@ -180,7 +180,7 @@ class Session:
         None when no hub could be told: the command's end is not lost, the hub sees the ranks go.
         """
         assert self.child is not None
-        if self.supervisor.given_up:
+        if self.supervisor.failing:
             return None
         deadline = time.monotonic() + FINAL_WORD_S
         try:
