@@ -9,30 +9,25 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import psutil
+
+from support import wire
 
 RANKSCOPE = [str(Path(sys.executable).with_name("rankscope"))]
 DEADLINE_S = 90.0
 """For things that need ranks to start on a busy machine; reaching it is a failure."""
 
-T = TypeVar("T")
 
-
-def wait_until(condition: Callable[[], T | None], what: str, deadline_s: float = DEADLINE_S) -> T:
+def wait_until(
+    condition: Callable[[], wire.Found | None], what: str, deadline_s: float = DEADLINE_S
+) -> wire.Found:
     """The first true value of ``condition``; fails with ``what`` after ``deadline_s``."""
-    end = time.monotonic() + deadline_s
-    while True:
-        value = condition()
-        if value:
-            return value
-        assert time.monotonic() < end, f"not within {deadline_s:.0f} s: {what}"
-        time.sleep(0.05)
+    return wire.wait_until(condition, what, deadline_s)
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
@@ -97,7 +92,7 @@ class Run:
             return last if last is not None and condition(last) else None
 
         try:
-            return wait_until(check, what, deadline_s)
+            return wire.wait_until(check, what, deadline_s)
         except AssertionError as error:
             raise AssertionError(f"{error}; last status {last}; output {self.output()}") from None
 

@@ -25,7 +25,9 @@ PATIENCE_S = 20.0
 
 
 def wait_until(
-    condition: Callable[[], Found], what: str = "the condition", timeout_s: float = PATIENCE_S
+    condition: Callable[[], Found | None],
+    what: str = "the condition",
+    timeout_s: float = PATIENCE_S,
 ) -> Found:
     """The first true value of ``condition``; an assertion error once the deadline has passed."""
     deadline = time.monotonic() + timeout_s

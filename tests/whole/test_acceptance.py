@@ -102,7 +102,7 @@ def test_a_run_that_ends_well_is_finished_and_leaves_nothing(home: Path) -> None
     """After the last rank, hub and sentinel end by themselves; the answer stays."""
     with live_run(home, torchrun(2, "--steps", "12")) as run:
         assert run.process.wait(90) == 0
-        wait_until(lambda: not belonging_to(home), "hub and sentinel gone", 30)
+        wait_until(lambda: not belonging_to(home), "hub and sentinel gone")
         document = run.status()
         assert document is not None
         assert document["state"] == "finished"
@@ -110,4 +110,4 @@ def test_a_run_that_ends_well_is_finished_and_leaves_nothing(home: Path) -> None
         assert document["dropped"] == 0
         assert document["findings"] == []
         assert run.ask("check").returncode == 0
-        wait_until(lambda: not belonging_to(home), "the answering process gone", 30)
+        wait_until(lambda: not belonging_to(home), "the answering process gone")

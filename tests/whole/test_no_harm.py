@@ -139,7 +139,7 @@ def test_dashboards_come_and_go_in_every_way(home: Path, tmp_path: Path) -> None
             with dashboard(run) as terminal:
                 terminal.wait_for("healthy", within_s=40)
                 terminal.hang_up()
-                wait_until(lambda: terminal.process.poll() is not None, "its end", 20)
+                wait_until(lambda: terminal.process.poll() is not None, "its end")
             still_training()
             witness.wait_for("healthy")
             witness.press("q")

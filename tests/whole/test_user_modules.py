@@ -62,4 +62,4 @@ def test_modules_in_the_working_directory_are_not_taken_for_ours(tmp_path: Path)
         process.wait()
         for other in belonging_to(home):
             other.kill()
-    wait_until(lambda: not belonging_to(home), "nothing left", 20)
+    wait_until(lambda: not belonging_to(home), "nothing left")
