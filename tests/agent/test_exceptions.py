@@ -34,6 +34,7 @@ GLOO = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:538] Connection cl
         (RuntimeError("gloo/buffer.cc:81] Timed out waiting 1800000ms for recv operation"), True),
         (RuntimeError("NCCL error: remote process exited or there was a network error"), True),
         (RuntimeError("[Rank 2] Watchdog caught collective operation timeout: WorkNCCL(…)"), True),
+        (RuntimeError("Gloo connectFullMesh failed with timed out connecting: refused"), True),
         (torch.distributed.DistNetworkError("failed to recv, got 0 bytes"), True),
         (ConnectionResetError(104, "Connection reset by peer"), False),  # the dataset's server
         (RuntimeError("Connection reset by peer"), False),

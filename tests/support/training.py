@@ -22,7 +22,7 @@ def environment(extra: Mapping[str, str]) -> dict[str, str]:
         for name, value in os.environ.items()
         if name not in foreign and not name.startswith(("RANKSCOPE", "TORCHELASTIC"))
     }
-    return {**kept, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", **extra}
+    return {**kept, "OMP_NUM_THREADS": "1", **extra}
 
 
 def free_port() -> int:

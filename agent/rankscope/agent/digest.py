@@ -40,6 +40,7 @@ class Digest:
         self._number = 0
         self._steps: dict[int, int] = {}  # note's number -> step
         self._last: StepRecord | None = None
+        self._sharded = False
         begin, end = self._begin, self._end
         self._handlers: dict[int, Callable[[Event], None]] = {
             e.BEGIN_DATA: begin(Phase.DATA),
@@ -81,10 +82,10 @@ class Digest:
 
     def _stepped(self, event: Event) -> None:
         self.phases.end(Phase.OPTIMIZER, event[1])
-        self._complete(self.phases.complete(event[1]), event[2])
+        self._complete(self.phases.complete(event[1]), StepNote(*event[2]))
 
     def _end_step(self, event: Event) -> None:
-        _, now, note = event
+        now, note = event[1], StepNote(*event[2])
         first, self.boundary = not self.boundary, True
         if first and self.phases.fresh and self._last is not None:
             # The optimizer's hook has just ended this very step: this is its true end.
@@ -107,6 +108,8 @@ class Digest:
             loss = known.loss if loss is None else loss
             if grad_norm is None:
                 grad_norm, sharded = known.grad_norm, known.grad_norm_sharded
+        # A step without a norm says nothing new about whether it is of a shard.
+        self._sharded = sharded = self._sharded if sharded is None else sharded
         self._last = StepRecord(
             *times, loss=loss, tokens=note.tokens, grad_norm=grad_norm, grad_norm_sharded=sharded
         )

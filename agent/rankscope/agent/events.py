@@ -22,9 +22,9 @@ END_BACKWARD: Final = 6
 BEGIN_OPTIMIZER: Final = 7
 END_OPTIMIZER: Final = 8
 STEPPED: Final = 9
-"""``(…, StepNote)``: the first optimizer has stepped, in a loop that never called ``end_step``."""
+"""``(…, note)``: the first optimizer has stepped, in a loop that never called ``end_step``."""
 END_STEP: Final = 10
-"""``(…, StepNote)``: ``end_step`` was called."""
+"""``(…, note)``: ``end_step`` was called. The note is a tuple of a StepNote's fields."""
 LATE: Final = 11
 """``(…, number, values)``: what came off the device of the step noted under that number."""
 RAISED: Final = 12
@@ -50,7 +50,8 @@ class StepNote(NamedTuple):
     backwards: Sequence[float]
     """Scalars at which backward started, one a microbatch."""
     grad_norm: float | None
-    sharded: bool
+    sharded: bool | None
+    """Whether the norm (also one that comes late) is of a shard; None where there is no norm."""
     tokens: int | None
     spent_s: float
     """Bookkeeping on the training thread since attaching."""

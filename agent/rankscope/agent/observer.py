@@ -5,7 +5,6 @@ worked out by the sending thread.
 """
 
 import functools
-import itertools
 import threading
 import time
 import weakref
@@ -16,7 +15,7 @@ from typing import Any, TypeVar
 import torch
 
 from rankscope.agent import events, switch
-from rankscope.agent.events import Event, StepNote
+from rankscope.agent.events import Event
 from rankscope.agent.probes import catalogue
 from rankscope.agent.probes.base import Probe
 from rankscope.agent.probes.collectives import Collectives
@@ -45,7 +44,7 @@ class Observer:
         self.facts_changed = False
         self.spent_s = self.kernel_s = 0.0  # bookkeeping and norm kernels since the beginning
         self.reported: int | None = None  # id of the exception that was sent
-        self._numbers = itertools.count(1)
+        self._number = 0
         self._models: list[weakref.ref[Any]] = []
         self._optimizers: list[weakref.ref[Any]] = []
         self.late = LateReader()
@@ -170,38 +169,18 @@ class Observer:
         """A step ended at ``now``: gather what is known of it."""
         loss, norm = self.loss, self.gradnorm
         outputs, backwards = self.ask(loss, loss.take) or ((), ())
-        found = self.ask(norm, norm.take)
-        grad_norm = None if found is None else found.value
-        number = next(self._numbers)
-        late: dict[str, torch.Tensor] = {}
-        if self.on_cuda:
+        grad_norm, sharded = self.ask(norm, norm.take) or (None, None)
+        number = self._number = self._number + 1
+        if self.facts.cuda:
+            late: dict[str, torch.Tensor] = {}
             given, outputs, backwards, grad_norm = self._set_aside(
                 late, given, outputs, backwards, grad_norm
             )
-        self.noted.append(
-            (
-                code,
-                now,
-                StepNote(
-                    number,
-                    given,
-                    outputs,
-                    backwards,
-                    grad_norm,
-                    found is not None and found.sharded,
-                    tokens,
-                    self.spent_s,
-                    self.kernel_s,
-                ),
-            )
-        )
-        if self.on_cuda:
             self.read_late()
             self.ask(loss, lambda: self.late.submit(number, late))
-
-    @property
-    def on_cuda(self) -> bool:
-        return bool(self.facts.cuda)
+        # The fields of a StepNote; made one only where it is read.
+        note = number, given, outputs, backwards, grad_norm, sharded, tokens
+        self.noted.append((code, now, (*note, self.spent_s, self.kernel_s)))
 
     def _set_aside(
         self, late: dict[str, torch.Tensor], given: Any, outputs: Any, backwards: Any, norm: Any

@@ -93,7 +93,8 @@ def train(rank: int) -> None:
     report = {"rank": rank, "weights": digest.hexdigest(), **losses}
     report["modules"] = sorted(name for name in sys.modules if name == "rankscope.agent.registry")
     report["pid"] = os.getpid()
-    print(json.dumps(report), flush=True)
+    sys.stdout.write(json.dumps(report) + "\n")  # in one piece: ranks share a pipe
+    sys.stdout.flush()
     if option("ddp"):
         # gloo's own thread needs the interpreter to let go of the last collective; a group that is
         # destroyed before it has, with the interpreter held, waits for it for ever.

@@ -146,7 +146,7 @@ def _foreign_folders() -> tuple[str, ...]:
 
 
 _PEER = re.compile(
-    r"connection (was )?(reset|closed|refused) by (remote )?peer|connection closed by|broken pipe"
+    r"connection (was )?(reset|closed) by|connection refused|timed out connecting|broken pipe"
     r"|socket timeout|timed out waiting|timeout.*collective|collective.*timeout|watchdog"
     r"|remote process exited|ncclremoteerror|ncclsystemerror|no pending recv|wait timeout"
     r"|application timeout caused pair closure|failed to recv|peer.*(left|gone|died)",

@@ -1,22 +1,32 @@
 """The global gradient norm of a step: what ``clip_grad_norm_`` returned, else one fused kernel.
 
 Taken from clipping it costs nothing and is the norm before clipping. Without clipping it is
-``torch._foreach_norm`` over the gradients that the optimizer is about to use. No collective and no
-device synchronisation: of a sharded gradient (DTensor) the local shard is taken, and the hub
-combines the ranks' squares; a gradient that R ranks hold alike goes in with weight 1/R then.
+``torch._foreach_norm`` over the gradients that the optimizer is about to use; where even that is
+dear it is done at every second, fourth, … step. No collective and no device synchronisation: of a
+sharded gradient (DTensor) the local shard is taken, and the hub combines the ranks' squares; a
+gradient that R ranks hold alike goes in with weight 1/R then.
 """
 
 import functools
 import math
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable
+from statistics import median
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 
 from rankscope.agent.probes.base import Probe
 from rankscope.agent.probes.loss import Scalar
+
+COST_SHARE = 0.005
+"""The share of a step's time that the norm may take, on average."""
+
+FREE_S = 0.0003
+"""A norm that takes less is computed at every step."""
+
+MAX_EVERY = 16
 
 
 class GradNorm(NamedTuple):
@@ -31,6 +41,9 @@ class GradNormProbe(Probe):
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
         self._found: GradNorm | None = None
+        self._steps = 0
+        self._every = 1
+        self._pace = Pace()
         self._clips: list[tuple[Any, str, Any, Any]] = []
         self._handles: list[Any] = []
 
@@ -68,7 +81,8 @@ class GradNormProbe(Probe):
 
     def on_step(self, now: float, optimizer: Any, *args: Any) -> None:
         """The optimizer is about to use its gradients."""
-        if self._found is not None:
+        self._steps += 1
+        if self._found is not None or self._steps % self._every:
             return
         self._found = local_norm(
             parameter.grad
@@ -76,12 +90,44 @@ class GradNormProbe(Probe):
             for parameter in group["params"]
             if parameter.grad is not None
         )
-        self.observer.kernel_s += time.monotonic() - now
+        cost_s = time.monotonic() - now
+        self.observer.kernel_s += cost_s
+        self._every = self._pace.after(self._steps, now, cost_s)
 
     def take(self) -> GradNorm | None:
         """The step's norm, and a clean slate."""
         found, self._found = self._found, None
         return found
+
+
+class Pace:
+    """How often the norm is computed: its cost stays within a share of the step. Pure.
+
+    On a CPU the kernel has to read every gradient from memory. Intervals are powers of two and
+    counted from the first step, so that ranks with different costs still have steps in common,
+    which the hub needs to combine shards.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[int, float] | None = None
+        self._costs_s: deque[float] = deque(maxlen=5)
+        self._steps_s: deque[float] = deque(maxlen=5)
+
+    def after(self, step: int, now: float, cost_s: float) -> int:
+        """The interval from here on, after the norm at ``step`` (at ``now``) took ``cost_s``."""
+        if self._last is not None:
+            before, then = self._last
+            self._steps_s.append((now - then) / (step - before))
+        self._last = (step, now)
+        self._costs_s.append(cost_s)
+        if len(self._steps_s) < 2:
+            return 1
+        # Medians: one rank stopped for a second, or one evaluation, must not change the pace.
+        cost_s, step_s = median(self._costs_s), median(self._steps_s)
+        every = 1
+        while every < MAX_EVERY and cost_s > FREE_S and cost_s > COST_SHARE * step_s * every:
+            every *= 2
+        return every
 
 
 def _wrap(original: Any, clipped: Any) -> Any:
