@@ -135,7 +135,10 @@ def test_ddp_under_torchrun(attach: str, hub: Listener, environ: dict[str, str])
         assert hub.of_rank(m.Goodbye, rank)[-1].reason == "finished"
         check_sequence(hub, rank)
     norms = [[step.grad_norm for step in hub.steps(rank).values()] for rank in (0, 1)]
-    assert norms[0] == norms[1]  # of the reduced gradient, the same on all ranks
+    # Of the reduced gradient, so the same on all ranks; a slow machine computes it less often.
+    pairs = [pair for pair in zip(*norms, strict=True) if None not in pair]
+    assert pairs
+    assert all(one == other for one, other in pairs)
 
 
 def test_attached_on_one_rank_only(hub: Listener, environ: dict[str, str]) -> None:
