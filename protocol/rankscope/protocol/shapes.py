@@ -255,6 +255,9 @@ class DrillRow(Shape):
     found: Finding | None
     latency_s: float | None
     exact: bool
+    note: str = ""
+    """In words, why it is not exact, or why nothing was injected; empty when there is no more to
+    say."""
 
 
 VIEWS: dict[str, type[Shape]] = {

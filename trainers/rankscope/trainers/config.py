@@ -8,7 +8,7 @@ import argparse
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
@@ -53,6 +53,10 @@ class Config:
     log_every: int = 10
     history: Path | None = None
     """Where rank 0 writes one JSON line a step: step, global loss, tokens, learning rate, norm."""
+    fault: list[str] = field(default_factory=list)
+    """What is to go wrong, each ``FAULT@rank:step[:where]``; see ``trainers.faults``."""
+    fault_log: Path | None = None
+    """Where a rank that goes wrong says so, as one JSON line, just before."""
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -85,6 +89,18 @@ def parser(module: str, what: str) -> OneLineParser:
     )
     run.add_argument("--log-every", type=int, default=d.log_every, metavar="STEPS")
     run.add_argument("--history", type=Path, metavar="FILE", help="one JSON line a step")
+
+    faults = made.add_argument_group("faults")
+    faults.add_argument(
+        "--fault",
+        action="append",
+        default=[],
+        metavar="FAULT@rank:step[:where]",
+        help="let this go wrong, such as sigkill@1:20; may be given several times",
+    )
+    faults.add_argument(
+        "--fault-log", type=Path, metavar="FILE", help="one JSON line for each fault that happened"
+    )
 
     text = made.add_argument_group("text")
     text.add_argument("--text", type=Path, metavar="PATH", help="file or folder to train on")
@@ -131,6 +147,8 @@ def check(config: Config) -> None:
             f"--dim {config.dim} does not divide into --heads {config.heads}; "
             f"use a multiple, such as --dim {math.ceil(config.dim / config.heads) * config.heads}"
         )
+    if config.fault_log is not None and not os.access(config.fault_log.parent, os.W_OK):
+        raise UserError(f"--fault-log {config.fault_log}: cannot write there; name another folder")
     if config.history is not None and not os.access(config.history.parent, os.W_OK):
         raise UserError(f"--history {config.history}: cannot write there; name another folder")
 

@@ -1,7 +1,7 @@
 """The step loop, the same for every trainer."""
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 from torch import Tensor
@@ -30,13 +30,17 @@ def train(
     device: torch.device,
     report: Report,
     name: str,
+    through: Callable[[Iterator[Window]], Iterator[Window]] = iter,
 ) -> None:
-    """``config.steps`` updates of ``parallel.model``; the run is called ``name`` on screen."""
+    """``config.steps`` updates of ``parallel.model``; the run is called ``name`` on screen.
+
+    The windows come ``through`` what a fault puts in their way, else untouched.
+    """
     model, ranks = parallel.model, parallel.ranks
     scaler = gradient_scaler(config.precision, device)
     with watch(config.attach, model, optimizer, name) as agent:
         step = 1
-        for window in windows(agent, data, config.accumulate):
+        for window in through(windows(agent, data, config.accumulate)):
             own = valid_tokens(window)
             tokens = int(ranks.sum(torch.tensor(own)))
             if tokens == 0:  # the same on every rank, so all of them skip the update
@@ -99,7 +103,7 @@ def accumulate(
         with parallel.microbatch(index == len(window)):
             with parallel.autocast():
                 logits = parallel.model(inputs.to(device, non_blocking=True))
-                total = loss_sum(logits, targets.to(device, non_blocking=True))
+                total = parallel.loss_sum(logits, targets.to(device, non_blocking=True))
             part = share(total, parallel.ranks.size, tokens)
             scaler.scale(part).backward()  # type: ignore[no-untyped-call]
         loss += part.detach()

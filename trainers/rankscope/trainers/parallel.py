@@ -6,10 +6,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from rankscope.trainers.config import Config
 from rankscope.trainers.launch import Place, Ranks
+from rankscope.trainers.objective import loss_sum
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class Parallel:
     one of an update, for which it is called with True."""
     autocast: Callable[[], AbstractContextManager[object]] = nullcontext
     """Goes around forward and loss, not backward, where the operations choose their precision."""
+    loss_sum: Callable[[Tensor, Tensor], Tensor] = loss_sum
+    """Of logits and targets of a microbatch."""
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,10 @@ def main(trainer: Trainer, arguments: Sequence[str] | None = None) -> int:
         options = parser.parse_args(arguments)
         config = settings.from_arguments(options)
         trainer.check(config, options, place)
+        if config.fault:
+            from rankscope.trainers.faults import specs
+
+            specs.check(config, options, place)
         device = choose_device(config.device, place)
         text = read_text(config.text, config.text_bytes)
         check_precision(config.precision, device)
@@ -77,7 +81,14 @@ def run(
             f"{trainer.what} on {ranks.size} × {device.type}: {parameters:,} parameters, "
             f"{len(text):,} bytes of text"
         )
-        train(config, parallel, optimizer, feed, device, report, run_name(config))
+        if not config.fault:
+            train(config, parallel, optimizer, feed, device, report, run_name(config))
+            return
+        from rankscope.trainers.faults.inject import inject  # not even loaded without a fault
+
+        with inject(config, place, trainer.what, parallel, optimizer, feed) as hurt:
+            name = run_name(config)
+            train(config, hurt.parallel, optimizer, hurt.data, device, report, name, hurt.windows)
 
 
 def run_name(config: Config) -> str:

@@ -1,0 +1,63 @@
+"""Every fault by name: what installs it on a rank. What it must be called is in the protocol."""
+
+from collections.abc import Callable
+
+from rankscope.trainers.faults import (
+    collective,
+    compute,
+    gradients,
+    hang,
+    loader,
+    memory,
+    numerics,
+    process,
+    replicas,
+    setup,
+)
+from rankscope.trainers.faults.hit import Hit
+
+INSTALL: dict[str, Callable[[Hit], None]] = {
+    "sigkill": process.sigkill,
+    "exit0": process.exit0,
+    "abort": process.abort,
+    "sigstop": process.sigstop,
+    "gil-held": hang.gil_held,
+    "endless-loop": hang.endless_loop,
+    "lock": hang.lock,
+    "blocked-read": hang.blocked_read,
+    "loader-stuck": loader.loader_stuck,
+    "loader-slow": loader.loader_slow,
+    "data-exhausted": loader.data_exhausted,
+    "exception": compute.exception,
+    "slow-forward": compute.slow_forward,
+    "slow-backward": compute.slow_backward,
+    "slow-optimizer": compute.slow_optimizer,
+    "skipped-collective": collective.skipped,
+    "extra-collective": collective.extra,
+    "wrong-operation": collective.wrong_operation,
+    "wrong-size": collective.wrong_size,
+    "wrong-dtype": collective.wrong_dtype,
+    "wrong-order": collective.wrong_order,
+    "group-order": collective.group_order,
+    "early-exit": collective.early_exit,
+    "blocked-exit": hang.blocked_exit,
+    "nan-input": numerics.nan_input,
+    "nan-module": numerics.nan_module,
+    "nan-loss": numerics.nan_loss,
+    "nan-gradient": gradients.nan_gradient,
+    "nan-parameter": numerics.nan_parameter,
+    "nan-optimizer": numerics.nan_optimizer,
+    "cast-overflow": gradients.cast_overflow,
+    "reduction-overflow": gradients.reduction_overflow,
+    "gradient-outlier": gradients.gradient_outlier,
+    "sticky-nan": gradients.sticky_nan,
+    "bit-flip": replicas.bit_flip,
+    "lone-step": replicas.lone_step,
+    "same-data": replicas.same_data,
+    "same-seed": replicas.same_seed,
+    "environment": setup.environment,
+    "library-version": setup.library_version,
+    "memory-growth": memory.memory_growth,
+    "memory-limit": memory.memory_limit,
+}
+"""Called on every rank after the model stands and before the first step."""
