@@ -44,7 +44,7 @@ class Fault:
     options: tuple[str, ...] = ()
     """What a trainer is to be started with, so that the fault can happen."""
     fsdp2_options: tuple[str, ...] = ()
-    """The same, for FSDP2 only."""
+    """The same, for FSDP2 only; ``{ranks}`` stands for their number."""
     missing: str = ""
     """What it needs that this version does not have; empty when it can be injected."""
 

@@ -54,8 +54,9 @@ COMPUTE = (
 )  # fmt: skip
 
 COLLECTIVE = (
-    Fault("skipped-collective", "leaves out an all-reduce",
-          ("missing-collective", "collective-mismatch"), CALL, least_ranks=2),
+    # It is inside a later collective while the others wait; else it would be missing-collective.
+    Fault("skipped-collective", "leaves out an all-reduce", ("collective-mismatch",), CALL,
+          least_ranks=2),
     Fault("extra-collective", "does an all-reduce more than the others",
           ("collective-mismatch",), CALL, allowed_on_victims=ENDED, least_ranks=2),
     Fault("wrong-operation", "broadcasts where the others all-reduce",
@@ -102,7 +103,8 @@ NUMERICS = (
 
 REPLICAS = (
     Fault("bit-flip", "has one bit of a parameter flipped", ("replica-divergence",),
-          ("parameter",), argument=PARAMETER, least_ranks=2, fsdp2_options=("--replicas", "2")),
+          ("parameter",), argument=PARAMETER, least_ranks=2,
+          fsdp2_options=("--replicas", "{ranks}")),
     Fault("lone-step", "updates its parameters while the others skip the update",
           ("silent-skip",), blame="others", allowed=("replica-divergence",), least_ranks=2),
     Fault("same-data", "trains on another rank's data", ("duplicate-data",), one_step=False,

@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from rankscope.protocol.exits import Exit, UserError
 from rankscope.tui.arguments import Command, OneLineParser
 
-COMMANDS = ("run", "demo", "top", "ls", "status", "ranks", "incidents", "check", "doctor")
+COMMANDS = ("run", "demo", "top", "ls", "status", "ranks", "incidents", "check", "drill", "doctor")
 """Each is a module of ``rankscope.tui.commands`` that keeps to :class:`Command`."""
 
 LATER = frozenset(
     {
         *("collectives", "numerics", "memory", "stacks", "checkpoint", "pause", "resume", "stop"),
-        *("cancel", "verify-checkpoint", "drill", "replay", "analyze", "budget", "scale"),
+        *("cancel", "verify-checkpoint", "replay", "analyze", "budget", "scale"),
         *("compare", "grant"),
     }
 )

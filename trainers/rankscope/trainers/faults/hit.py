@@ -67,10 +67,10 @@ class Hit:
         }
         return list(named[self.fault.blame])
 
-    def tell(self, kind: str = "", /, **where: str | int) -> None:
-        """Say in the fault log what is about to happen; ``kind`` where the table has several."""
-        kind = kind or self.fault.kinds[0]
-        self.site.log.write(self.spec, self.blamed(), self.site.points.step, kind, where)
+    def tell(self, **where: str | int) -> None:
+        """Say in the fault log what is about to happen."""
+        kind, step = self.fault.kinds[0], self.site.points.step
+        self.site.log.write(self.spec, self.blamed(), step, kind, where)
 
     def in_phase(self, action: Callable[[str], None], *, default: str = "forward") -> None:
         """Do ``action`` on the rank in the step, in the phase of ``where``."""
