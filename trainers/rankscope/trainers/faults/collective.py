@@ -17,6 +17,8 @@ from rankscope.trainers.faults.truth import place_of
 from rankscope.trainers.launch import Ranks
 
 WRONG_NUMBERS = 1024
+CALL = "    dist."
+"""What the line of a call has in it, and the line of ``def`` has not."""
 Sum = Callable[[Tensor], Tensor]
 
 
@@ -64,7 +66,7 @@ def extra(hit: Hit) -> None:
     def instead(values: Tensor) -> Tensor:
         dist.all_reduce(values, group=group)
         others_are_in = "all_gather" if hit.sharded else "all_reduce"
-        hit.tell(collective=others_are_in, source=place_of(once_more, "dist"))
+        hit.tell(collective=others_are_in, source=place_of(once_more, CALL))
         return once_more(values, group)
 
     if hit.here:
@@ -104,7 +106,7 @@ def differently(hit: Hit, wrong: "Callable[[Tensor, dist.ProcessGroup | None], N
     """The rank calls ``wrong`` where the others all-reduce."""
 
     def instead(values: Tensor) -> Tensor:
-        hit.tell(collective="all_reduce", source=place_of(wrong, "dist."))
+        hit.tell(collective="all_reduce", source=place_of(wrong, CALL))
         wrong(values, hit.site.parallel.ranks.group)
         return values
 

@@ -83,9 +83,7 @@ def reduction_overflow(hit: Hit) -> None:
         model.register_comm_hook(hit.site.parallel.ranks.group, sum_then_divide)
 
 
-def sum_then_divide(
-    state: "dist.ProcessGroup", bucket: GradBucket
-) -> "torch.futures.Future[Tensor]":
+def sum_then_divide(state: "dist.ProcessGroup", bucket: GradBucket) -> torch.futures.Future[Tensor]:
     """A hook of DDP that adds up first, as one would write it without thinking of overflow."""
     work = dist.all_reduce(bucket.buffer(), group=state, async_op=True)
     assert work is not None

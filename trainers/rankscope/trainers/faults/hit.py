@@ -1,7 +1,7 @@
 """One fault on one rank: what it has at hand to do its harm and to say so."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch.optim import Optimizer
@@ -58,14 +58,14 @@ class Hit:
 
     def blamed(self) -> list[int]:
         """The ranks that are to be named."""
-        everyone = range(self.site.place.world_size)
-        named: dict[str, Sequence[int]] = {
-            "injected": [self.spec.rank],
-            "others": [rank for rank in everyone if rank != self.spec.rank],
-            "pair": sorted({self.spec.rank, self.other()}),
-            "nobody": [],
-        }
-        return list(named[self.fault.blame])
+        blame, rank = self.fault.blame, self.spec.rank
+        if blame == "nobody":
+            return []
+        if blame == "pair":
+            return sorted({rank, self.other()})
+        if blame == "others":
+            return [other for other in range(self.site.place.world_size) if other != rank]
+        return [rank]
 
     def tell(self, **where: str | int) -> None:
         """Say in the fault log what is about to happen."""
