@@ -28,11 +28,13 @@ def make_node_dir(base: Path) -> Path:
 
 
 def start_sentinel(
-    directory: Path, endpoint: str, key: ClientKey, *more: str, **environ: str
+    directory: Path | None, endpoint: str, key: ClientKey, *more: str, **environ: str
 ) -> "subprocess.Popen[bytes]":
-    """Start one as an agent does: own session, key on stdin."""
+    """Start one as an agent does: own session, key on stdin; without a directory, as a launcher."""
     command = [sys.executable, "-W", "error", "-m", "rankscope.agent.sentinel"]
-    command += ["--run", key.run, "--node-dir", str(directory), "--endpoint", endpoint, *more]
+    command += ["--run", key.run, "--endpoint", endpoint, *more]
+    if directory is not None:
+        command += ["--node-dir", str(directory)]
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -48,7 +50,7 @@ def start_sentinel(
 
 @contextmanager
 def sentinel(
-    directory: Path, endpoint: str, key: ClientKey, *more: str, **environ: str
+    directory: Path | None, endpoint: str, key: ClientKey, *more: str, **environ: str
 ) -> Iterator["subprocess.Popen[bytes]"]:
     """A sentinel that is gone at the end; a traceback on its stderr fails the test."""
     process = start_sentinel(directory, endpoint, key, *more, **environ)

@@ -73,6 +73,48 @@ def test_it_ends_after_the_last_rank_and_tidies_up(tmp_path: Path) -> None:
         assert not directory.exists()
 
 
+def test_one_that_came_before_every_rank_waits_and_watches_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Started by a launcher it makes the node's folder itself, and outwaits its idle time."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    with (
+        NodeRouter() as hub,
+        Launcher() as launcher,
+        sentinel(None, hub.endpoint, hub.key, "--idle-exit-s", "1.5") as process,
+    ):
+        hub.wait_for(hub.hellos)
+        until_s = time.monotonic() + 3.0
+        while time.monotonic() < until_s:  # twice the idle time: a hub that answers keeps it
+            hub.pump(0.1)
+        assert process.poll() is None
+        directory = nodedir.make_node_dir(hub.key.run)
+        assert directory.is_relative_to(tmp_path)
+        pid = launcher.register(directory, 0)
+        hub.wait_for_state(0, "alive")
+        os.kill(pid, signal.SIGKILL)
+        assert hub.wait_for_death(0).signal == signal.SIGKILL
+        hub.say(RunOver())
+        assert process.wait(EXIT_TIMEOUT_S) == 0
+        assert not directory.exists()
+
+
+def test_with_neither_a_rank_nor_a_hub_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that waits for its first rank does not outlive a hub that is gone for good."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    with (
+        NodeRouter() as hub,
+        sentinel(None, hub.endpoint, hub.key, "--idle-exit-s", "1.5") as process,
+    ):
+        hub.wait_for(hub.hellos)
+        hub.away()
+        assert process.wait(EXIT_TIMEOUT_S) == 0
+
+
 def test_it_ends_at_once_when_the_run_is_over(tmp_path: Path) -> None:
     """The launcher's word is enough, whatever the ranks do; the node's folder is removed."""
     directory = make_node_dir(tmp_path)
@@ -194,6 +236,7 @@ def test_it_does_not_import_torch(tmp_path: Path) -> None:
         ({"open": True}, "open to other users"),
         ({"missing": True}, "cannot use"),
         ({"no run": True}, "--run"),
+        ({"run": "../elsewhere", "missing": "argument"}, "is no run id"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(
@@ -205,10 +248,12 @@ def test_bad_input_is_one_line_and_exit_code_2(
         directory.chmod(0o755)
     node_dir = tmp_path / "none" if "missing" in change else directory
     with NodeRouter() as hub:
-        command = [sys.executable, "-m", "rankscope.agent.sentinel", "--node-dir", str(node_dir)]
+        command = [sys.executable, "-m", "rankscope.agent.sentinel"]
         command += ["--endpoint", str(change.get("endpoint", hub.endpoint))]
+        if change.get("missing") != "argument":
+            command += ["--node-dir", str(node_dir)]
         if "no run" not in change:
-            command += ["--run", "run"]
+            command += ["--run", str(change.get("run", "run"))]
         key = change.get("key")
         done = subprocess.run(
             command,

@@ -32,7 +32,9 @@ class OneLineParser(argparse.ArgumentParser):
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = OneLineParser(prog="python -m rankscope.agent.sentinel", description=__doc__)
     parser.add_argument("--run", required=True, help="the run's id")
-    parser.add_argument("--node-dir", required=True, type=Path, help="where the ranks register")
+    parser.add_argument(
+        "--node-dir", type=Path, help="where the ranks register (else the run's own on this node)"
+    )
     parser.add_argument("--endpoint", required=True, help="the hub's tcp://host:port")
     parser.add_argument(
         "--supervise-hub", type=Path, metavar="RUN_DIR", help="restart this run's hub when killed"
@@ -64,6 +66,10 @@ def say(text: str) -> None:
 
 def watch(options: argparse.Namespace, key: ClientKey) -> None:
     """Be the node's sentinel; returns at once where there is one already."""
+    if options.node_dir is None:
+        if Path(options.run).name != options.run or options.run == "..":
+            raise UserError(f"{options.run!r} is no run id")
+        options.node_dir = nodedir.make_node_dir(options.run)
     nodedir.check_private_dir(options.node_dir)
     lock = Lock(nodedir.sentinel_lock_path(options.node_dir))
     if not lock.acquire(LOCK_PATIENCE_S):
@@ -103,7 +109,7 @@ def main(arguments: list[str] | None = None) -> int:
         say(str(error))
         return int(error.exit_code)
     except OSError as error:
-        say(f"cannot work in {options.node_dir}: {error.strerror}")
+        say(f"cannot work in {options.node_dir or nodedir.base_dir()}: {error.strerror}")
         return int(Exit.USAGE)
     except Exception:  # noqa: BLE001 - the one place where a bug ends
         traceback.print_exc()

@@ -1,5 +1,6 @@
 """The sentinel's poll loop: pidfds, one socket and a clock. Nothing in it blocks."""
 
+import math
 import os
 import secrets
 import signal
@@ -79,13 +80,18 @@ class Loop:
         self._report_due = True
         self._refused = False
         self._last_death_t_s = 0.0
+        self._sent_t_s = -math.inf  # when the hub last took a message
         self.stopped_by_signal = False
         self.run_over = False
 
     # --- running -------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Until the run is over, the ranks have been gone for the idle time, or a signal came."""
+        """Until the run is over, the ranks have been gone for the idle time, or a signal came.
+
+        Before the first rank it is the hub that must have been gone that long: a sentinel that
+        came first waits for ranks that may take minutes to import.
+        """
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._on_signal)
         now = time.monotonic()
@@ -105,7 +111,9 @@ class Loop:
             self._flush(now)
             if self._live():
                 alive_t_s = now
-            elif now - alive_t_s >= self._settings.idle_exit_s:
+            elif not self._watches:
+                alive_t_s = max(alive_t_s, self._sent_t_s)
+            if now - alive_t_s >= self._settings.idle_exit_s:
                 break
             self._wait(min(tick_t_s, report_t_s))
 
@@ -212,6 +220,8 @@ class Loop:
         """Numbers are used up by messages that went: what was not sent was not lost on the way."""
         sent = self._link.send(build(self._seq + 1))
         self._seq += sent
+        if sent:
+            self._sent_t_s = time.monotonic()
         return sent
 
     def _flush(self, now: float) -> None:
