@@ -298,6 +298,74 @@ def test_a_full_disk_stops_the_recording_and_not_the_hub(
     assert views_of(again(tmp_path, world), world.now_s) == views_of(world.core, world.now_s)
 
 
+class Disk:
+    """A disk with ``room`` bytes left, as whoever writes to it meets it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.room = 1 << 40
+        self._write = os.write
+        monkeypatch.setattr("rankscope.hub.recording.os.write", self.write)
+
+    def write(self, descriptor: int, data: bytes) -> int:
+        if self.room <= 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = self._write(descriptor, memoryview(data)[: self.room])
+        self.room -= written
+        return written
+
+
+@pytest.mark.parametrize("room", [0, 40, 90, 190])
+def test_a_full_disk_costs_no_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    """Nothing, part of a snapshot, or a snapshot and part of a frame fits now and then: what was
+    recorded stays, byte for byte, and no heap of failed files is left."""
+    disk = Disk(monkeypatch)
+    recorder = Recorder(tmp_path, segment_bytes=2_000, snapshot_every_bytes=500)
+
+    def go(begin: int, end: int) -> None:
+        for number in range(begin, end):
+            if recorder.wants_snapshot(float(number)):
+                recorder.snapshot(float(number), b"s" * 50)
+            recorder.frame(float(number), b"f" * 80)
+            recorder.flush()
+
+    go(0, 300)
+    before = {path: path.read_bytes() for path in segments(tmp_path)}
+    for number in range(300, 1_500, 20):
+        disk.room = room
+        go(number, number + 20)
+        assert recorder.trouble
+    after = {path: path.read_bytes() for path in segments(tmp_path)}
+    assert len(after) <= len(before) + (60 * room) // 1_500 + 1
+    assert len(after) <= limits.MAX_SEGMENTS
+    grown = list(before)[-1]
+    assert [after.get(path) for path in before if path != grown] == [
+        before[path] for path in before if path != grown
+    ]
+    assert after[grown].startswith(before[grown])
+    assert all(raw and next(parse(raw)).kind == SNAPSHOT for raw in after.values())
+    disk.room = 1 << 40
+    go(1_500, 1_520)
+    assert recorder.trouble == ""
+    recorder.close()
+    newest = list(parse(segments(tmp_path)[-1].read_bytes()))
+    assert newest[-1].hub_s == 1_519.0
+
+
+def test_a_hub_that_ends_on_a_full_disk_leaves_no_empty_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A segment without a snapshot is worth nothing to anyone."""
+    disk = Disk(monkeypatch)
+    disk.room = 30
+    recorder = Recorder(tmp_path)
+    recorder.snapshot(1.0, b"s" * 50)
+    assert "No space left" in recorder.trouble
+    recorder.close()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_that_cannot_be_written_does_not_end_the_hub(tmp_path: Path) -> None:
     """The recording's place may be a file, or gone."""
     place = tmp_path / "recording"

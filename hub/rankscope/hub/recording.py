@@ -95,7 +95,10 @@ class Recorder:
         self._snapshot_every_bytes = snapshot_every_bytes
         self._buffer: list[bytes] = []
         self._descriptor: int | None = None
+        self._path: Path | None = None
+        """The newest segment; kept through trouble, to go on in it."""
         self._segment_size = 0
+        """Bytes of whole records in it."""
         self._snapshot_size = 0
         self._since_snapshot = 0
         self._retry_at_s = 0.0
@@ -130,14 +133,18 @@ class Recorder:
         """Write a snapshot, at the head of a new segment when the current one is full."""
         self.flush()
         if self._descriptor is None or self._segment_is_full():
-            self._next_segment(hub_s)
+            self._open(hub_s)
         if self._descriptor is None:
             return
         raw = pack(hub_s, SNAPSHOT, snapshot)
         self._snapshot_size = len(raw)
+        begun = self._segment_size == 0
         if self._write(raw):
             self._since_snapshot = 0
             self.trouble = ""
+            if begun:
+                # Not before: an old segment is worth more than an empty one.
+                self._prune()
 
     def close(self) -> None:
         self.flush()
@@ -148,28 +155,31 @@ class Recorder:
         limit = max(self._segment_bytes, (SNAPSHOT_SHARE + 1) * self._snapshot_size)
         return self._segment_size >= limit - self._snapshot_size
 
-    def _next_segment(self, hub_s: float) -> None:
+    def _open(self, hub_s: float) -> None:
+        """Go on in the segment that trouble interrupted, or in a new one."""
         self._close_segment()
         self._retry_at_s = hub_s + RETRY_S
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
         try:
             self.directory.mkdir(mode=0o700, exist_ok=True)
+            if self._path is not None and self._path.exists() and not self._segment_is_full():
+                self._descriptor = os.open(self._path, flags)
+                os.ftruncate(self._descriptor, self._segment_size)  # a torn record goes
+                return
             known = segments(self.directory)
-            number = int(known[-1].stem) + 1 if known else 1
-            self._descriptor = os.open(
-                self.directory / f"{number:08d}.rec",
-                os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC,
-                0o600,
-            )
+            path = self.directory / f"{int(known[-1].stem) + 1 if known else 1:08d}.rec"
+            self._descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
         except OSError as error:
             self._fail(error)
             return
+        self._path = path
         self._segment_size = 0
-        self._prune(known)
 
-    def _prune(self, known: list[Path]) -> None:
+    def _prune(self) -> None:
         """Drop the oldest segments beyond the number and the size allowed."""
         total = 0
-        for age, path in enumerate(reversed(known), start=1):
+        older = [path for path in segments(self.directory) if path != self._path]
+        for age, path in enumerate(reversed(older), start=1):
             with contextlib.suppress(OSError):
                 total += path.stat().st_size
                 if age >= limits.MAX_SEGMENTS or total > MAX_TOTAL_BYTES - self._segment_bytes:
@@ -193,6 +203,11 @@ class Recorder:
         self.trouble = f"not recording: cannot write {self.directory}: {error.strerror}"
         self._close_segment()
         self._buffer.clear()
+        if self._path is not None and not self._segment_size:
+            # Not even its snapshot was taken: worth nothing to anyone.
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+                self._path = None
 
     def _close_segment(self) -> None:
         if self._descriptor is not None:
