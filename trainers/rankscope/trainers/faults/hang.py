@@ -5,7 +5,7 @@ import os
 import threading
 from collections.abc import Callable
 
-from rankscope.trainers.faults.hit import Hit
+from rankscope.trainers.faults.hit import Hit, dwell
 from rankscope.trainers.faults.truth import place_of
 
 MUTEX_BYTES = 64
@@ -17,6 +17,7 @@ def gil_held(hit: Hit) -> None:
     """A deadlock in C, entered without giving the GIL away: no thread of Python runs any more."""
 
     def strike(phase: str) -> None:
+        dwell()
         hit.tell(source=place_of(wait_in_c, "second"), phase=phase)
         wait_in_c()
 

@@ -14,8 +14,8 @@ from rankscope.trainers.launch import Place
 from rankscope.trainers.parallel import Parallel
 
 DWELL_S = 0.3
-"""How long a rank that ends of a sudden stays where it is before: an observer that listens ten
-times a second can know no better where that was."""
+"""How long a rank that falls silent of a sudden stays where it is before: an observer that listens
+ten times a second can know no better where that was."""
 
 
 @dataclass
