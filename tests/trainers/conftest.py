@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-TIMEOUT_S = 120.0
+TIMEOUT_S = 240.0
 """Far beyond what any run here takes; one that gets there hangs."""
 
 
@@ -23,7 +23,8 @@ class Ended:
 
 
 Launch = Callable[..., Ended]
-"""``launch(*arguments, ranks=N)``: the arguments of ``python``, or of torchrun for N ranks."""
+"""``launch(*arguments, ranks=N, NAME=value)``: the arguments of ``python``, or of torchrun for N
+ranks, and what is added to its environment."""
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -37,14 +38,14 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 def launch(tmp_path_factory: pytest.TempPathFactory) -> Launch:
     home = tmp_path_factory.mktemp("home")
 
-    def launch(*arguments: str, ranks: int | None = None) -> Ended:
+    def launch(*arguments: str, ranks: int | None = None, **variables: str) -> Ended:
         command = [sys.executable]
         if ranks is not None:
             command += ["-m", "torch.distributed.run", "--standalone"]
             command += ["--nproc-per-node", str(ranks)]
         process = subprocess.Popen(
             [*command, *arguments],
-            env=environment({"RANKSCOPE_HOME": str(home)}),
+            env=environment({"RANKSCOPE_HOME": str(home), **variables}),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -5,13 +5,16 @@ import math
 from pathlib import Path
 
 import pytest
+import torch
 
 from rankscope.protocol.exits import Exit, UserError
 from rankscope.trainers.config import Config, from_arguments, parser
-from rankscope.trainers.data import check_text
-from rankscope.trainers.ddp import TRAINER
-from rankscope.trainers.fsdp2 import TRAINER as SHARDING
+from rankscope.trainers.data import build, check_text
+from rankscope.trainers.ddp import TRAINER as DDP
+from rankscope.trainers.fsdp2 import TRAINER as FSDP2
 from rankscope.trainers.launch import Place, choose_device
+from rankscope.trainers.parallel import Trainer
+from rankscope.trainers.precision import check_precision
 from rankscope.trainers.program import main
 from rankscope.trainers.schedule import learning_rate
 
@@ -79,6 +82,17 @@ def test_too_little_text_is_refused_with_both_numbers() -> None:
         check_text(config, bytes(240), ranks=2)
 
 
+@pytest.mark.parametrize("uneven", ["pad", "join"])
+def test_a_last_microbatch_need_only_be_begun_where_the_rest_is_not_dropped(uneven: str) -> None:
+    """Two microbatches on two ranks are 160 tokens; the third has one."""
+    config = Config(batch_size=4, seq_len=10, accumulate=3, uneven=uneven)
+    check_text(config, bytes(162), ranks=2)
+    assert len(build(config, bytes(162), 0, 2, pin_memory=False).loader) == 3
+    with pytest.raises(UserError, match="has 160 tokens and one batch needs 161"):
+        check_text(config, bytes(161), ranks=2)
+    assert len(build(config, bytes(161), 0, 2, pin_memory=False).loader) == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -102,22 +116,69 @@ def test_bad_input_gives_one_line_and_exit_code_2(
     """No traceback, no usage text, nothing on stdout."""
     monkeypatch.delenv("RANK", raising=False)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
-    assert main(TRAINER, arguments) == Exit.USAGE
+    assert main(DDP, arguments) == Exit.USAGE
     output = capsys.readouterr()
     assert output.out == ""
     assert output.err.count("\n") == 1
     assert says in output.err
 
 
-@pytest.mark.parametrize("replicas", ["0", "3", "-2"])
-def test_replicas_must_divide_the_ranks(
-    replicas: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("trainer", "arguments", "says"),
+    [
+        (DDP, ["--bucket-mb", "0"], "--bucket-mb is 0.0"),
+        (DDP, ["--bucket-mb", "nan"], "--bucket-mb is nan"),
+        (DDP, ["--static-graph", "--accumulate", "2"], "--static-graph"),
+        (DDP, ["--static-graph", "--find-unused-parameters"], "leave out --find-unused"),
+        (DDP, ["--precision", "fp8"], "invalid choice: 'fp8'"),
+        (DDP, ["--recompute", "some"], "invalid choice: 'some'"),
+        (DDP, ["--compile", "nvcc"], "invalid choice: 'nvcc'"),
+        (DDP, ["--uneven", "hang"], "invalid choice: 'hang'"),
+        (DDP, ["--text-bytes", "9000", "--accumulate", "3"], "one batch needs 12288"),
+        (
+            DDP,
+            ["--text-bytes", "9000", "--accumulate", "4", "--uneven", "pad"],
+            "needs 12289 (ranks × microbatches × sequences × tokens: 4 × 4 × 8 × 128, the last",
+        ),
+        (FSDP2, ["--replicas", "0"], "--replicas 0 does not divide 4 ranks"),
+        (FSDP2, ["--replicas", "3"], "--replicas 3 does not divide 4 ranks"),
+        (FSDP2, ["--replicas", "-2"], "--replicas -2 does not divide 4 ranks"),
+        (FSDP2, ["--replicas", "2", "--shards", "3"], "a mesh of 2 × 3"),
+        (FSDP2, ["--shards", "2"], "start 2 of them or leave out --shards"),
+        (FSDP2, ["--shards", "0"], "--shards is 0"),
+        (FSDP2, ["--reduce-dtype", "fp64"], "invalid choice: 'fp64'"),
+    ],
+)
+def test_four_ranks_refuse_before_they_have_a_process_group(
+    trainer: Trainer,
+    arguments: list[str],
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A mesh of rows that are not equally long is none."""
+    """A mesh that is not the world, data too short for an update, options at odds: one line."""
     for name, value in {"RANK": "0", "WORLD_SIZE": "4", "LOCAL_RANK": "0"}.items():
         monkeypatch.setenv(name, value)
-    assert main(SHARDING, ["--replicas", replicas]) == Exit.USAGE
-    assert f"--replicas {replicas} does not divide 4 ranks" in capsys.readouterr().err
+    monkeypatch.delenv("MASTER_ADDR", raising=False)  # where there would be no process group
+    assert main(trainer, arguments) == Exit.USAGE
+    output = capsys.readouterr()
+    assert (output.out, output.err.count("\n")) == ("", 1)
+    assert says in output.err
+
+
+def test_a_precision_the_device_does_not_have_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU without bf16 is told from one with it; one that emulates it counts as without."""
+    gpu = torch.device("cuda", 0)
+    for has in (True, False):
+        monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda emulated, has=has: has)
+        check_precision("fp16", gpu)
+        check_precision("bf16", torch.device("cpu"))
+        if has:
+            check_precision("bf16", gpu)
+    with pytest.raises(UserError, match="use fp16 or fp32"):
+        check_precision("bf16", gpu)
+    with pytest.raises(UserError, match="--precision fp8 is unknown"):
+        check_precision("fp8", gpu)
 
 
 def test_the_learning_rate_rises_and_falls() -> None:

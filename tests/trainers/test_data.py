@@ -2,6 +2,7 @@
 
 import itertools
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,6 +50,24 @@ def test_ranks_are_disjoint_and_nothing_comes_twice_in_an_epoch() -> None:
     assert len(rows) == len(set(rows)) == len(windows) // (3 * 4) * (3 * 4)
 
 
+@pytest.mark.parametrize("uneven", ["pad", "join"])
+@pytest.mark.parametrize("seq_len", [16, 48, 700, 5_000])
+def test_nothing_is_left_out_and_nothing_comes_twice(uneven: str, seq_len: int) -> None:
+    """Where the rest is kept, every window is seen once an epoch; what is added is empty."""
+    config = Config(seq_len=seq_len, batch_size=4, uneven=uneven)
+    windows = ByteWindows(TEXT, seq_len)
+    rows = [[tuple(row) for row in seen(config, rank, 3, epoch=1)] for rank in range(3)]
+    full = [row for rank in rows for row in rank if any(row)]
+    assert sorted(full) == sorted(tuple(windows[n][0].tolist()) for n in range(len(windows)))
+    lengths = [len(rank) for rank in rows]
+    if uneven == "pad":
+        assert len(set(lengths)) == 1
+        assert lengths[0] % 4 == 0
+    else:
+        assert sum(lengths) == len(full)
+        assert max(lengths) - min(lengths) <= 1
+
+
 def test_every_epoch_has_an_order_of_its_own_and_the_same_at_every_run() -> None:
     """set_epoch reshuffles; the seed fixes the order."""
     config = Config(seq_len=16, batch_size=4)
@@ -57,14 +76,15 @@ def test_every_epoch_has_an_order_of_its_own_and_the_same_at_every_run() -> None
     assert seen(config, 0, 2, epoch=0) != seen(Config(seq_len=16, batch_size=4, seed=1), 0, 2, 0)
 
 
-def test_global_batches_do_not_depend_on_the_number_of_ranks() -> None:
+@pytest.mark.parametrize("uneven", ["drop", "pad", "join"])
+def test_global_batches_do_not_depend_on_the_number_of_ranks(uneven: str) -> None:
     """R ranks of batch size B see what one rank of batch size R·B sees, batch for batch."""
-    alone = build(Config(seq_len=16, batch_size=8), TEXT, 0, 1, pin_memory=False)
-    two = [
-        build(Config(seq_len=16, batch_size=4), TEXT, rank, 2, pin_memory=False) for rank in (0, 1)
-    ]
-    for (whole, _), (left, _), (right, _) in zip(
-        alone.epoch(2), two[0].epoch(2), two[1].epoch(2), strict=True
+    alone = build(Config(seq_len=16, batch_size=8, uneven=uneven), TEXT, 0, 1, pin_memory=False)
+    config = Config(seq_len=16, batch_size=4, uneven=uneven)
+    two = [build(config, TEXT, rank, 2, pin_memory=False) for rank in (0, 1)]
+    nothing = torch.empty(0, 16), torch.empty(0, 16)  # of a rank that has run out
+    for (whole, _), (left, _), (right, _) in itertools.zip_longest(
+        alone.epoch(2), two[0].epoch(2), two[1].epoch(2), fillvalue=nothing
     ):
         assert sorted(whole.tolist()) == sorted(left.tolist() + right.tolist())
 

@@ -17,19 +17,24 @@ SCRIPT = Path(__file__).parent / "ranks" / "gradients.py"
 CASES = ("full", "unequal", "one rank without", "one microbatch")
 EXACT = {
     1: ("fsdp2",),
-    2: ("ddp", "fsdp2", "fsdp2 without resharding"),
+    2: (
+        *("ddp", "ddp in small buckets", "fsdp2", "fsdp2 without resharding"),
+        *("ddp recomputing all", "ddp recomputing some"),
+        *("fsdp2 recomputing all", "fsdp2 recomputing some"),
+    ),
     4: ("ddp", "fsdp2", "fsdp2 in two replicas"),
 }
-LOW = {2: ("ddp in bf16", "ddp in fp16", "fsdp2 in bf16", "fsdp2 in fp16")}
-"""Number of ranks to the set-ups that compute in fp32, and in less."""
+LOW = {
+    2: (
+        *("ddp in bf16", "ddp in bf16 recomputing all", "ddp in fp16"),
+        *("fsdp2 in bf16", "fsdp2 in bf16 recomputing all", "fsdp2 in fp16"),
+    )
+}
+ONE_CASE = {2: ("ddp compiled", "fsdp2 compiled", "ddp with a static graph")}
+"""Number of ranks to the set-ups that compute in fp32, in less, and fp32 in one case alone."""
 
 EVERY_EXACT = [(setup, ranks) for ranks, setups in EXACT.items() for setup in setups]
 EVERY_LOW = [(setup, ranks) for ranks, setups in LOW.items() for setup in setups]
-
-Found = dict[str, dict[str, Any]]
-Results = Callable[[str, int], Found]
-
-pytestmark = pytest.mark.processes
 
 
 def script() -> ModuleType:
@@ -39,6 +44,12 @@ def script() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+Found = dict[str, dict[str, Any]]
+Results = Callable[[str, int], Found]
+
+pytestmark = pytest.mark.processes
 
 
 def in_one_batch(case: str, ranks: int) -> tuple[torch.Tensor, Transformer]:
@@ -62,7 +73,7 @@ def results(launch: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
     def results(setup: str, ranks: int) -> Found:
         if ranks not in known:
             folder = tmp_path_factory.mktemp("gradients")
-            setups = EXACT[ranks] + LOW.get(ranks, ())
+            setups = EXACT[ranks] + LOW.get(ranks, ()) + ONE_CASE.get(ranks, ())
             ended = launch(str(SCRIPT), str(folder), *setups, ranks=ranks)
             assert (ended.code, ended.stderr) == (0, ""), ended
             known[ranks] = torch.load(folder / "results.pt", weights_only=True)
@@ -71,8 +82,13 @@ def results(launch: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
     return results
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize(("setup", "ranks"), EVERY_EXACT)
+@pytest.mark.parametrize(
+    ("setup", "ranks", "case"),
+    [
+        *((setup, ranks, case) for setup, ranks in EVERY_EXACT for case in CASES),
+        *((setup, 2, script().ONE_CASE[setup]) for setup in ONE_CASE[2]),
+    ],
+)
 def test_gradients_are_those_of_one_batch(
     results: Results, setup: str, ranks: int, case: str
 ) -> None:
@@ -124,6 +140,24 @@ def test_only_the_last_microbatch_reduces_gradients(results: Results, setup: str
     }
     assert reduced["one microbatch"] >= 1
     assert set(reduced.values()) == {reduced["one microbatch"]}
+
+
+@pytest.mark.parametrize("setup", ["ddp", "ddp in bf16", "fsdp2", "fsdp2 in bf16"])
+def test_recomputing_changes_no_bit(results: Results, setup: str) -> None:
+    """Activation checkpointing, of all blocks or of every other one, gives the same gradients."""
+    how = ("all",) if "bf16" in setup else ("all", "some")
+    for case in CASES:
+        kept = results(setup, 2)[case]["gradients"]
+        for what in how:
+            again = results(f"{setup} recomputing {what}", 2)[case]["gradients"]
+            assert again.keys() == kept.keys()
+            assert all(torch.equal(again[name], kept[name]) for name in kept)
+
+
+def test_smaller_buckets_are_more_reductions(results: Results) -> None:
+    """``--bucket-mb`` reaches DDP."""
+    assert results("ddp", 2)["layout"]["reductions"] == 1
+    assert results("ddp in small buckets", 2)["layout"]["reductions"] > 2
 
 
 def test_sharded_parameters_are_split_by_rows(results: Results) -> None:

@@ -55,13 +55,20 @@ def test_one_plain_process_has_the_same_losses(
     assert [s["tokens"] for s in alone] == [s["tokens"] for s in two_ranks]
 
 
+@pytest.fixture(scope="module")
+def two_sharded(history: Callable[..., Any]) -> list[dict[str, float]]:
+    """The same twelve steps of two FSDP2 ranks."""
+    run: list[dict[str, float]] = history("fsdp2", *TWELVE, ranks=2)
+    return run
+
+
 def test_sharded_ranks_have_the_same_losses(
-    two_ranks: list[dict[str, float]], history: Callable[..., Any]
+    two_ranks: list[dict[str, float]], two_sharded: list[dict[str, float]]
 ) -> None:
     """FSDP2 computes what DDP computes, and the gradient's norm over all shards is the same."""
-    sharded = history("fsdp2", *TWELVE, ranks=2)
-    assert losses(sharded) == pytest.approx(losses(two_ranks), rel=1e-4)
-    assert [s["norm"] for s in sharded] == pytest.approx([s["norm"] for s in two_ranks], rel=1e-3)
+    assert losses(two_sharded) == pytest.approx(losses(two_ranks), rel=1e-4)
+    norms = [s["norm"] for s in two_ranks]
+    assert [s["norm"] for s in two_sharded] == pytest.approx(norms, rel=1e-3)
 
 
 def test_the_sharding_trainer_runs_as_one_plain_process(
@@ -78,6 +85,34 @@ def test_being_watched_changes_no_bit(
 ) -> None:
     """Losses and gradient norms with the agent are those without, to the last bit."""
     assert history("ddp", *TWELVE, "--attach", attach, ranks=2, says="watching") == two_ranks
+
+
+@pytest.mark.parametrize("attach", ["full", "plain"])
+def test_being_watched_changes_no_bit_of_sharded_ranks(
+    two_sharded: list[dict[str, float]], history: Callable[..., Any], attach: str
+) -> None:
+    """FSDP2 too, where recomputed blocks change no bit either."""
+    options = ("--attach", attach, "--recompute", "selective")
+    assert history("fsdp2", *TWELVE, *options, ranks=2, says="watching") == two_sharded
+
+
+def test_looking_for_unused_parameters_finds_none(
+    two_ranks: list[dict[str, float]], history: Callable[..., Any]
+) -> None:
+    """DDP says that the search is in vain, and computes the same, in smaller buckets too."""
+    options = ("--find-unused-parameters", "--bucket-mb", "0.05")
+    says = "did not find any unused parameters"
+    assert history("ddp", *TWELVE, *options, ranks=2, says=says) == two_ranks
+
+
+def test_uneven_ranks_have_the_losses_of_one(history: Callable[..., Any]) -> None:
+    """Epoch after epoch, ranks that run out join the others; one process has the same updates."""
+    options = (*SMALL, "--steps", "9", "--text-bytes", "3500", "--uneven", "join")
+    two = history("fsdp2", *options, "--batch-size", "4", "--accumulate", "2", ranks=2)
+    one = history("ddp", *options, "--batch-size", "8", "--accumulate", "2")
+    assert losses(two) == pytest.approx(losses(one), rel=1e-3)
+    assert [s["tokens"] for s in two] == [s["tokens"] for s in one]
+    assert len({s["tokens"] for s in two}) > 1
 
 
 def test_accumulated_microbatches_have_the_same_losses(

@@ -27,17 +27,34 @@ from rankscope.trainers.precision import gradient_scaler
 
 CPU = torch.device("cpu")
 CONFIG = Config(seq_len=8, layers=2, dim=32, heads=4, batch_size=3)
-SETUPS = {
-    "ddp": ("ddp", "fp32", ()),
-    "ddp in bf16": ("ddp", "bf16", ()),
-    "ddp in fp16": ("ddp", "fp16", ()),
-    "fsdp2": ("fsdp2", "fp32", ()),
-    "fsdp2 without resharding": ("fsdp2", "fp32", ("--no-reshard-after-forward",)),
-    "fsdp2 in two replicas": ("fsdp2", "fp32", ("--replicas", "2")),
-    "fsdp2 in bf16": ("fsdp2", "bf16", ()),
-    "fsdp2 in fp16": ("fsdp2", "fp16", ()),
+SETUPS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
+    "ddp": ("ddp", {}, ()),
+    "ddp in small buckets": ("ddp", {}, ("--bucket-mb", "0.02")),
+    "ddp recomputing all": ("ddp", {"recompute": "full"}, ()),
+    "ddp recomputing some": ("ddp", {"recompute": "selective"}, ()),
+    "ddp compiled": ("ddp", {"compile": "aot_eager", "recompute": "selective"}, ()),
+    "ddp with a static graph": ("ddp", {}, ("--static-graph",)),
+    "ddp in bf16": ("ddp", {"precision": "bf16"}, ()),
+    "ddp in bf16 recomputing all": ("ddp", {"precision": "bf16", "recompute": "full"}, ()),
+    "ddp in fp16": ("ddp", {"precision": "fp16"}, ()),
+    "fsdp2": ("fsdp2", {}, ()),
+    "fsdp2 without resharding": ("fsdp2", {}, ("--no-reshard-after-forward",)),
+    "fsdp2 in two replicas": ("fsdp2", {}, ("--replicas", "2", "--shards", "2")),
+    "fsdp2 recomputing all": ("fsdp2", {"recompute": "full"}, ()),
+    "fsdp2 recomputing some": ("fsdp2", {"recompute": "selective"}, ()),
+    "fsdp2 compiled": ("fsdp2", {"compile": "aot_eager", "recompute": "selective"}, ()),
+    "fsdp2 in bf16": ("fsdp2", {"precision": "bf16"}, ()),
+    "fsdp2 in bf16 recomputing all": ("fsdp2", {"precision": "bf16", "recompute": "full"}, ()),
+    "fsdp2 in fp16": ("fsdp2", {"precision": "fp16"}, ()),
 }
-"""Set-up to trainer, precision and the trainer's own options."""
+"""Set-up to trainer, shared settings and the trainer's own options."""
+
+ONE_CASE = {
+    "ddp compiled": "unequal",
+    "fsdp2 compiled": "unequal",
+    "ddp with a static graph": "one microbatch",
+}
+"""Set-ups with one case: compiling takes seconds, and a static graph knows no accumulation."""
 
 VALID = {
     "full": [[24, 24], [24, 24], [24, 24], [24, 24]],
@@ -62,11 +79,11 @@ def case(name: str, rank: int) -> list[Batch]:
 
 def parallelise(setup: str, place: Place) -> Parallel:
     """A new model in ``setup``."""
-    name, precision, arguments = SETUPS[setup]
+    name, settings, arguments = SETUPS[setup]
     trainer: Trainer = importlib.import_module(f"rankscope.trainers.{name}").TRAINER
     parser = ArgumentParser()
     trainer.add_options(parser)
-    config = replace(CONFIG, precision=precision)
+    config = replace(CONFIG, **settings)
     return trainer.parallelise(config, parser.parse_args(arguments), place, CPU)
 
 
@@ -90,12 +107,16 @@ def gradients(parallel: Parallel) -> dict[str, torch.Tensor]:
     }
 
 
+def precision(setup: str) -> str:
+    return str(SETUPS[setup][1].get("precision", "fp32"))
+
+
 def update(parallel: Parallel, setup: str, name: str, rank: int) -> dict[str, Any]:
     """Gradients of case ``name``, then clipped ones."""
     window = case(name, rank)
     tokens = int(parallel.ranks.sum(torch.tensor(valid_tokens(window))))
     before = len(recorded())
-    scaler = gradient_scaler(SETUPS[setup][1], CPU)
+    scaler = gradient_scaler(precision(setup), CPU)
     loss = accumulate(parallel, window, tokens, CPU, scaler)
     during = recorded()[before:]
     for parameter in parallel.model.parameters():
@@ -121,8 +142,12 @@ def layout(parallel: Parallel) -> dict[str, Any]:
     with torch.no_grad(), parallel.autocast():
         parallel.model(torch.zeros(1, 8, dtype=torch.long))
     handle.remove()
+    for _ in range(2):  # DDP puts its buckets together after the first backward
+        before = len(recorded())
+        parallel.model(torch.zeros(1, 8, dtype=torch.long)).sum().backward()
     parameters = list(parallel.model.parameters())
     return {
+        "reductions": sum("reduce" in collective for collective in recorded()[before:]),
         "computed": computed,
         "rests": sorted({str(p.dtype) for p in parameters}),
         "placements": sorted({str(getattr(p, "placements", None)) for p in parameters}),
@@ -167,10 +192,14 @@ def main() -> None:
     with process_group(place, CPU, when_alone=True):
         for setup in setups:
             results[setup] = {
-                name: update(parallelise(setup, place), setup, name, place.rank) for name in VALID
+                name: update(parallelise(setup, place), setup, name, place.rank)
+                for name in VALID
+                if ONE_CASE.get(setup, name) == name
             }
+            if setup in ONE_CASE:
+                continue
             results[setup]["layout"] = layout(parallelise(setup, place))
-            if SETUPS[setup][1] == "fp16":
+            if precision(setup) == "fp16":
                 results[setup]["overflow"] = {
                     "changed": overflow(parallelise(setup, place), place.rank)
                 }

@@ -47,6 +47,12 @@ class Config:
     device: str = "auto"
     precision: str = "fp32"
     """What forward and backward compute in; parameters and optimizer state stay fp32."""
+    recompute: str = "none"
+    """Which blocks' activations are computed again in backward; see ``recompute``."""
+    compile: str = "off"
+    """``auto``, a backend of ``torch.compile``, or ``off``; see ``compiling``."""
+    uneven: str = "drop"
+    """What is done with data that does not divide by the ranks; see ``uneven``."""
     attach: str = "full"
     threads: int = 1
     """Compute threads of each rank on a CPU."""
@@ -80,6 +86,20 @@ def parser(module: str, what: str) -> OneLineParser:
         default=d.precision,
         help="of the computation; fp16 comes with a gradient scaler",
     )
+    run.add_argument(
+        "--compile",
+        nargs="?",
+        const="auto",
+        choices=("auto", "inductor", "aot_eager", "off"),
+        default=d.compile,
+        help="compile each block; auto is inductor where there is a C++ compiler, else aot_eager",
+    )
+    run.add_argument(
+        "--recompute",
+        choices=("none", "full", "selective"),
+        default=d.recompute,
+        help="activation checkpointing of all blocks, or of every other one",
+    )
     run.add_argument("--threads", type=int, default=d.threads, help="of each rank, on a CPU")
     run.add_argument(
         "--attach",
@@ -108,6 +128,13 @@ def parser(module: str, what: str) -> OneLineParser:
     text.add_argument("--batch-size", type=int, default=d.batch_size, help="sequences a microbatch")
     text.add_argument("--seq-len", type=int, default=d.seq_len, help="bytes a sequence")
     text.add_argument("--workers", type=int, default=d.workers, help="loader processes a rank")
+    text.add_argument(
+        "--uneven",
+        choices=("drop", "pad", "join"),
+        default=d.uneven,
+        help="data that does not divide: drop the rest, pad it with empty sequences, or let ranks "
+        "that run out join the others with empty microbatches",
+    )
     text.add_argument("--eval-every", type=int, default=d.eval_every, metavar="STEPS")
 
     model = made.add_argument_group("model")

@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 from rankscope.protocol.exits import UserError
 from rankscope.trainers.config import Config
+from rankscope.trainers.sampler import Dealt
 from rankscope.trainers.text import SEPARATOR
 
 IGNORED = -100
@@ -53,7 +54,7 @@ class ByteWindows(Dataset[Batch]):
 class Data:
     """What one rank trains and is evaluated on."""
 
-    sampler: "DistributedSampler[Batch]"
+    sampler: "DistributedSampler[Batch] | Dealt"
     loader: "DataLoader[Batch]"
     held_out: "DataLoader[Batch] | None"
 
@@ -72,16 +73,23 @@ def split(config: Config, text: bytes) -> tuple[bytes, bytes]:
 
 
 def check_text(config: Config, text: bytes, ranks: int) -> None:
-    """Raise :class:`UserError` unless ``ranks`` ranks can make one full update of ``text``."""
+    """Raise :class:`UserError` unless ``ranks`` ranks can make one full update of ``text``.
+
+    With ``--uneven drop`` the update has no empty token, else it has one that is not empty in its
+    last microbatch.
+    """
     training, held_out = split(config, text)
     has = max(len(training) - 1, 0)
-    needs = ranks * config.batch_size * config.seq_len * config.accumulate
+    microbatch = ranks * config.batch_size * config.seq_len
+    needs = microbatch * config.accumulate
+    if config.uneven != "drop":
+        needs += 1 - microbatch
     if has < needs:
         raise UserError(
             f"the text has {has} tokens and one batch needs {needs} (ranks × microbatches × "
             f"sequences × tokens: {ranks} × {config.accumulate} × {config.batch_size} × "
-            f"{config.seq_len}); name a larger --text, or lower --batch-size, --seq-len or "
-            "--accumulate"
+            f"{config.seq_len}{', the last of them begun' if config.uneven != 'drop' else ''}); "
+            "name a larger --text, or lower --batch-size, --seq-len or --accumulate"
         )
     if config.eval_every and len(held_out) < 2:
         raise UserError("the text is too short to hold some out; leave out --eval-every")
@@ -93,18 +101,23 @@ def build(config: Config, text: bytes, rank: int, ranks: int, pin_memory: bool) 
     Every epoch is a new permutation, the same on all ranks, dealt out in turn: microbatch i of all
     ranks together is its i-th slice of ``ranks × batch_size`` windows. So R ranks of batch size B
     train on the same global batches as one rank of batch size R·B. What does not fill a microbatch
-    on every rank is dropped, and comes in another epoch's order.
+    on every rank is treated as ``config.uneven`` says (:mod:`rankscope.trainers.uneven`).
     """
     training, held_out = split(config, text)
-    windows = ByteWindows(training, config.seq_len)
-    sampler: DistributedSampler[Batch] = DistributedSampler(
-        windows, num_replicas=ranks, rank=rank, shuffle=True, seed=config.seed, drop_last=True
-    )
+    fill = ranks * config.batch_size if config.uneven == "pad" else 1
+    windows = ByteWindows(training, config.seq_len, multiple=fill)
+    sampler: DistributedSampler[Batch] | Dealt
+    if config.uneven == "join":
+        sampler = Dealt(len(windows), ranks, rank, config.seed)
+    else:
+        sampler = DistributedSampler(
+            windows, num_replicas=ranks, rank=rank, shuffle=True, seed=config.seed, drop_last=True
+        )
     loader = DataLoader(
         windows,
         batch_size=config.batch_size,
         sampler=sampler,
-        drop_last=True,
+        drop_last=config.uneven != "join",
         num_workers=config.workers,
         persistent_workers=config.workers > 0,
         pin_memory=pin_memory,

@@ -15,12 +15,14 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 from rankscope.protocol.exits import UserError
+from rankscope.trainers.compiling import compile_blocks
 from rankscope.trainers.config import Config
 from rankscope.trainers.launch import Place, Ranks
 from rankscope.trainers.model import Shape, Transformer, initialise
 from rankscope.trainers.parallel import Parallel, Trainer
 from rankscope.trainers.precision import DTYPES
 from rankscope.trainers.program import start
+from rankscope.trainers.recompute import recompute
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -43,14 +45,26 @@ def add_options(parser: ArgumentParser) -> None:
         default=1,
         help="HSDP: so many copies of the model, each sharded over its part of the ranks",
     )
+    group.add_argument(
+        "--shards",
+        type=int,
+        help="parts of each copy (default: as many as there are ranks for one)",
+    )
 
 
 def check(config: Config, options: Namespace, place: Place) -> None:
     del config
-    if options.replicas < 1 or place.world_size % options.replicas:
+    ranks, replicas, shards = place.world_size, options.replicas, options.shards
+    if replicas < 1 or ranks % replicas:
         raise UserError(
-            f"--replicas {options.replicas} does not divide {place.world_size} ranks; "
-            "use a number that does"
+            f"--replicas {replicas} does not divide {ranks} ranks; use a number that does"
+        )
+    if shards is not None and replicas * shards != ranks:
+        raise UserError(
+            f"a mesh of {replicas} × {shards} (--replicas × --shards) does not have {ranks} ranks; "
+            f"start {replicas * shards} of them or leave out --shards"
+            if shards > 0
+            else f"--shards is {shards}; it must be at least 1"
         )
 
 
@@ -73,6 +87,8 @@ def parallelise(config: Config, options: Namespace, place: Place, device: torch.
     )
     with torch.device("meta"):
         model = Transformer(Shape(config.seq_len, config.layers, config.dim, config.heads))
+    compile_blocks(model.blocks, config.compile)
+    recompute(model.blocks, config.recompute)
     shard = partial(
         fully_shard,
         mesh=mesh,

@@ -82,6 +82,18 @@ class Ranks:
             dist.all_reduce(values, group=self.group)
         return values
 
+    def most(self, values: Tensor) -> Tensor:
+        """The largest of ``values`` of any rank, element by element, in place."""
+        if self.group is not None:
+            dist.all_reduce(values, op=dist.ReduceOp.MAX, group=self.group)
+        return values
+
+
+def everyone(place: Place) -> Ranks:
+    """All ranks of the job, in the default process group where there is one."""
+    group = dist.group.WORLD if dist.is_initialized() else None
+    return Ranks(place.rank, place.world_size, group)
+
 
 @contextmanager
 def process_group(place: Place, device: torch.device, when_alone: bool) -> Iterator[None]:

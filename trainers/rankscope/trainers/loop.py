@@ -11,11 +11,13 @@ from torch.optim import Optimizer
 from rankscope.trainers.clip import clip_gradients
 from rankscope.trainers.config import Config
 from rankscope.trainers.data import Batch, Data
+from rankscope.trainers.launch import Ranks
 from rankscope.trainers.objective import loss_sum, share, valid_tokens
 from rankscope.trainers.parallel import Parallel
 from rankscope.trainers.precision import gradient_scaler
 from rankscope.trainers.report import Report
 from rankscope.trainers.schedule import learning_rate, set_learning_rate
+from rankscope.trainers.uneven import empty, joined
 from rankscope.trainers.watch import Watcher, watch
 
 Window = list[Batch]
@@ -40,7 +42,7 @@ def train(
     scaler = gradient_scaler(config.precision, device)
     with watch(config.attach, model, optimizer, name) as agent:
         step = 1
-        for window in through(windows(agent, data, config.accumulate)):
+        for window in through(windows(agent, data, config, ranks)):
             own = valid_tokens(window)
             tokens = int(ranks.sum(torch.tensor(own)))
             if tokens == 0:  # the same on every rank, so all of them skip the update
@@ -69,14 +71,15 @@ def train(
             step += 1
 
 
-def windows(agent: Watcher, data: Data, accumulate: int) -> Iterator[Window]:
+def windows(agent: Watcher, data: Data, config: Config, ranks: Ranks) -> Iterator[Window]:
     """The microbatches of one update after the other, epoch after epoch.
 
-    The last window of an epoch may be shorter. Every rank has equally many microbatches, so its
-    windows are as long as everyone's.
+    The last window of an epoch may be shorter. It is equally long on every rank: so are the epochs,
+    or the ranks that run out join the others.
     """
     for epoch in itertools.count():
-        yield from batched(agent.batches(data.epoch(epoch)), accumulate)
+        own = batched(agent.batches(data.epoch(epoch)), config.accumulate)
+        yield from own if config.uneven != "join" else joined(own, ranks, empty(config))
 
 
 def batched(batches: Iterable[Batch], accumulate: int) -> Iterator[Window]:

@@ -12,7 +12,10 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 def check_precision(precision: str, device: torch.device) -> None:
     """Raise :class:`UserError` when ``device`` cannot compute in ``precision``."""
-    if precision == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported():
+    if precision not in DTYPES:
+        raise UserError(f"--precision {precision} is unknown; use one of {', '.join(DTYPES)}")
+    on_gpu = device.type == "cuda"  # whose emulation of bf16, where there is one, is slow
+    if precision == "bf16" and on_gpu and not torch.cuda.is_bf16_supported(False):
         raise UserError("--precision bf16: this GPU has none; use fp16 or fp32")
 
 

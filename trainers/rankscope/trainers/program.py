@@ -3,18 +3,20 @@
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch.optim import AdamW
 
 from rankscope.protocol.exits import Exit, UserError
+from rankscope.trainers import compiling, data
 from rankscope.trainers import config as settings
-from rankscope.trainers import data
 from rankscope.trainers.config import Config
 from rankscope.trainers.launch import (
     Place,
     check_same_text,
     choose_device,
+    everyone,
     process_group,
     refuse,
 )
@@ -69,6 +71,8 @@ def run(
     """Build model, optimizer and data on this rank, and train."""
     if device.type == "cpu":
         torch.set_num_threads(config.threads)
+    backend, compiled = compiling.choose(config.compile, device, everyone(place))
+    config = replace(config, compile=backend)
     parallel = trainer.parallelise(config, options, place, device)
     ranks = parallel.ranks
     # The model is the same on every rank by now; whatever is drawn from here on is each rank's own.
@@ -81,6 +85,8 @@ def run(
             f"{trainer.what} on {ranks.size} × {device.type}: {parameters:,} parameters, "
             f"{len(text):,} bytes of text"
         )
+        if compiled:
+            report.say(compiled)
         if not config.fault:
             train(config, parallel, optimizer, feed, device, report, run_name(config))
             return
