@@ -282,3 +282,37 @@ def test_output_to_a_reader_that_went_away_is_no_error(home: Path) -> None:
         process.stdout.close()
         process.wait(30)
         assert process.stderr.read() == b""
+
+
+ORPHANER = """
+import json, os, pathlib, shutil, signal, sys, time
+home = pathlib.Path(os.environ["RANKSCOPE_HOME"], "runs", os.environ["RANKSCOPE_RUN"])
+hub = json.loads((home / "run.json").read_text())["hub"]["pid"]
+shutil.rmtree(home)
+os.kill(hub, signal.SIGKILL)
+time.sleep(1.5)
+sys.exit(7)
+"""
+
+
+def test_a_run_directory_that_vanishes_with_its_hub_costs_the_command_nothing(home: Path) -> None:
+    """No hub can be started any more: the command goes on to its own end and its own exit code."""
+    with (
+        nothing_left(home),
+        started(home, "run", "--", *PYTHON, ORPHANER) as process,
+    ):
+        out, error = process.communicate(timeout=40)
+    assert process.returncode == 7, error
+    assert "Traceback" not in out + error
+    assert "bug" not in error
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_do_not_change_the_exit_code(home: Path, closed: str) -> None:
+    """As cron and daemons start things."""
+    command = f'exec "$0" run -- sh -c "exit 5" {closed}'
+    with nothing_left(home, but_hub=True):
+        ended = subprocess.run(
+            ["sh", "-c", command, *RANKSCOPE], env=environment(home), timeout=60, check=False
+        )
+    assert ended.returncode == 5

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import time
 
 import msgspec
 
@@ -10,6 +11,7 @@ from rankscope.hub import incidents
 from rankscope.hub.clock import FrozenClock
 from rankscope.hub.core import Core
 from rankscope.hub.restore import restore
+from rankscope.hub.runstate import run_state
 from rankscope.hub.server import Stop, serve_replay
 from rankscope.hub.sockets import Sockets
 from rankscope.hub.state import RunState
@@ -17,6 +19,9 @@ from rankscope.hub.zap import roles_by_key
 from rankscope.protocol import messages as m
 from rankscope.protocol.keys import ClientKey, new_pair
 from rankscope.protocol.rundir import RunDirectory, RunInfo
+from rankscope.protocol.shapes import Finding
+
+ENDED = ("finished", "failed")
 
 
 def run_replay(directory: RunDirectory) -> None:
@@ -31,7 +36,7 @@ def run_replay(directory: RunDirectory) -> None:
     sockets = Sockets(hub, roles_by_key({"viewer": viewer.public}, ("viewer",)))
     try:
         port = sockets.bind("127.0.0.1", None)
-        core, clock = past(directory, info)
+        core, clock = past(directory, info, time.time())
         key = ClientKey("viewer", info.run, viewer.public, viewer.secret, hub.public)
         line = {"endpoint": f"tcp://127.0.0.1:{port}", "key": msgspec.to_builtins(key)}
         print(json.dumps(line), flush=True)
@@ -42,8 +47,8 @@ def run_replay(directory: RunDirectory) -> None:
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
 
 
-def past(directory: RunDirectory, info: RunInfo) -> tuple[Core, FrozenClock]:
-    """The hub as it was at the recording's end."""
+def past(directory: RunDirectory, info: RunInfo, asked_s: float) -> tuple[Core, FrozenClock]:
+    """The hub as it was at the recording's end, looked at from ``asked_s`` (Unix time)."""
     restored = restore(directory.recording, info.run)
     if restored is not None:
         state, last_s = restored
@@ -56,4 +61,22 @@ def past(directory: RunDirectory, info: RunInfo) -> tuple[Core, FrozenClock]:
     state.version = max(1, state.version)
     core = Core(state, incidents.Incidents(incidents.read(directory.incidents)), now_s=last_s)
     core.tick(last_s)
+    if info.ended_s is None and run_state(state, last_s) not in ENDED:
+        core.know.findings.append(_no_hub(last_s, asked_s))
     return core, FrozenClock(last_s)
+
+
+def _no_hub(last_s: float, asked_s: float) -> Finding:
+    """The hub ended without a word while the run went on: all that is shown may be long past."""
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(last_s))
+    return Finding(
+        kind="link-lost",
+        severity="critical",
+        ranks=[],
+        victims=[],
+        step=None,
+        since_s=max(0.0, asked_s - last_s),
+        headline=f"nothing is known since {at}: the hub is gone and the run had not ended",
+        evidence=["no hub holds this run's lock, and run.json names no end"],
+        next="see whether its ranks still run; what is shown here is what was known then",
+    )

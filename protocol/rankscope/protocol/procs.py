@@ -33,3 +33,20 @@ def is_alive(pid: int, started_s: float) -> bool:
     """Whether process ``pid`` that started at ``started_s`` (:func:`start_time_s`) still runs."""
     now = start_time_s(pid)
     return now is not None and abs(now - started_s) < 0.5
+
+
+def lock_holder(path: Path) -> int | None:
+    """The pid that holds a ``flock`` on ``path``; None when none does, or it cannot be told.
+
+    Read from ``/proc/locks`` (proc(5)): trying the lock would keep a hub that starts from it.
+    """
+    try:
+        inode = path.stat().st_ino
+        lines = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        fields = line.split()
+        if len(fields) >= 6 and fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
+            return int(fields[4]) if int(fields[4]) > 0 else None
+    return None

@@ -25,7 +25,7 @@ import platformdirs
 from rankscope.protocol import env, keys
 from rankscope.protocol.exits import Exit, UserError
 from rankscope.protocol.files import check_private, read_private, write_private
-from rankscope.protocol.procs import is_alive
+from rankscope.protocol.procs import is_alive, lock_holder, start_time_s
 from rankscope.protocol.version import MAJOR
 
 MAX_RUN_JSON_BYTES = 256 * 1024
@@ -104,7 +104,21 @@ class RunDirectory:
                 f"run {info.run} was made by a rankscope of protocol {info.protocol_major}, "
                 f"this one speaks {MAJOR}: use the version that made it",
             )
-        return info
+        return self._with_live_hub(info)
+
+    def _with_live_hub(self, info: RunInfo) -> RunInfo:
+        """``info`` with the hub that holds the lock, when the one it names is gone.
+
+        A hub whose disk is full serves, and cannot say so in ``run.json``; one that is starting
+        again will serve in a moment.
+        """
+        if info.hub is None or info.ended_s is not None or hub_is_alive(info):
+            return info
+        pid = lock_holder(self.lock)
+        started_s = None if pid is None else start_time_s(pid)
+        if pid is None or started_s is None:
+            return info
+        return msgspec.structs.replace(info, hub=HubProcess(pid, started_s))
 
     def write_info(self, info: RunInfo) -> None:
         write_private(self.info_path, msgspec.json.format(msgspec.json.encode(info)) + b"\n")

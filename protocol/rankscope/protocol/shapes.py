@@ -185,6 +185,8 @@ class Overview(Shape):
     history: History
     hub_note: str = ""
     """What is wrong with the hub itself, such as a full disk; empty when nothing is."""
+    ended_s: float | None = None
+    """When the run ended, hub clock (Unix time); None while it goes on."""
 
 
 class GroupRow(Shape):

@@ -31,6 +31,7 @@ LATER = frozenset(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. The entry point of ``rankscope``."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    _open_closed_streams()
     try:
         code = _dispatch(given)
         sys.stdout.flush()
@@ -48,6 +49,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         code = _say(write_crash(error), Exit.BUG)
     return int(code)
+
+
+def _open_closed_streams() -> None:
+    """Put /dev/null where stdin, stdout or stderr is closed, as cron and daemons leave them.
+
+    Else the next file we open would take its number, and be written to in its place.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number is free
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
 def _dispatch(given: list[str]) -> int:

@@ -193,7 +193,11 @@ class Session:
 
     def _tick(self) -> int | None:
         assert self.child is not None
-        words = self.supervisor.poll(time.monotonic())
+        try:
+            words = self.supervisor.poll(time.monotonic())
+        except Exception as error:  # noqa: BLE001 - the command's own end matters more than the hub
+            self.supervisor.let_go()
+            words = f"the hub is not looked after any more ({error}); your command goes on"
         if words is not None:
             self.tell(words)
         return self.child.poll()

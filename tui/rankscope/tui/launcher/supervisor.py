@@ -48,7 +48,11 @@ class Supervisor:
             if now_s >= self._restart_at_s:
                 self._restart_at_s = None
                 self._since_s = now_s
-                self._hub = launch.spawn_hub(self.directory)
+                try:
+                    self._hub = launch.spawn_hub(self.directory)
+                except OSError as error:  # the directory is gone, or descriptors or memory are
+                    self._hub = None
+                    return self._died(now_s, f"it cannot be started: {error.strerror}")
             return None
         code = None if self._hub is None else self._hub.poll()
         if code is None:
@@ -56,11 +60,15 @@ class Supervisor:
         if code == 0:
             self._restart_at_s = now_s + AFTER_ORDERLY_END_S
             return None
-        self._restart_at_s = now_s + self._policy.died(now_s - self._since_s)
+        return self._died(now_s, launch.last_log_line(self.directory))
+
+    def _died(self, now_s: float, why: str) -> str | None:
+        lived_s = 0.0 if self._since_s is None else now_s - self._since_s
+        self._restart_at_s = now_s + self._policy.died(lived_s)
         if self._policy.worth_saying:
             return (
-                f"the hub keeps dying ({launch.last_log_line(self.directory)}); your command "
-                f"goes on unwatched until a hub stays up, see {self.directory.log}"
+                f"the hub keeps dying ({why}); your command goes on unwatched until a hub stays "
+                f"up, see {self.directory.log}"
             )
         return None
 
