@@ -1,15 +1,19 @@
-"""Starting a hub: the one way in which ``rankscope run``, an agent or a sentinel does it.
+"""Starting hubs and sentinels: the one way in which launcher, agents and sentinels do it.
 
 ``python -m rankscope.hub --run-dir DIR [--bind ADDRESS] [--port N]`` takes its lock, binds (the
 endpoint of ``run.json`` again, where there is one), writes itself into ``run.json`` and serves. It
 exits 2 with one line on stderr when it cannot.
 """
 
+import contextlib
 import subprocess
 import sys
 import time
 
+import msgspec
+
 from rankscope.protocol.exits import Exit, UserError
+from rankscope.protocol.keys import ClientKey
 from rankscope.protocol.rundir import RunDirectory, RunInfo
 
 START_TIMEOUT_S = 20.0
@@ -43,6 +47,28 @@ def spawn_hub(
             start_new_session=True,
             close_fds=True,
         )
+
+
+def spawn_sentinel(
+    key: ClientKey, endpoint: str, *options: str, run: str | None = None
+) -> "subprocess.Popen[bytes]":
+    """Start this node's sentinel in a session of its own; its key goes through standard input.
+
+    Where there is one already, this one ends at once. Raises :class:`OSError`.
+    """
+    command = [*python_module("rankscope.agent.sentinel"), "--run", run or key.run]
+    sentinel = subprocess.Popen(
+        [*command, "--endpoint", endpoint, *options],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        close_fds=True,
+    )
+    assert sentinel.stdin is not None
+    with contextlib.suppress(BrokenPipeError), sentinel.stdin:
+        sentinel.stdin.write(msgspec.json.encode(key) + b"\n")
+    return sentinel
 
 
 def wait_for_hub(

@@ -12,7 +12,6 @@ from rankscope.protocol.exits import UserError
 from rankscope.protocol.shapes import Status
 from rankscope.tui.launcher.child import exit_on_signals
 from rankscope.tui.launcher.session import Session, check_command, say
-from rankscope.tui.words import numbers
 from rankscope.tui.words.verdict import verdict
 
 LOG_NAME = "command.log"
@@ -56,6 +55,7 @@ def run_beside_dashboard(
     log = session.directory.path / LOG_NAME
     with private_log(log) as output, exit_on_signals():
         session.start(command, output, stdin=subprocess.DEVNULL)
+        say(f"the command's output goes to {log}")
         code = dashboard_then_wait(session, name or session.directory.run)
     say(last_words(session, code, session.finish(code)))
     say(f"the command's output is in {log}")
@@ -95,8 +95,9 @@ def last_words(session: Session, code: int, status: Status | None) -> str:
         stalled_s=status.stalled_s,
         step=status.step,
         exit_code=code,
+        attached=bool(status.ranks),
     )
     words = f"run {session.directory.run}: {found.line()}"
     if status.verdict is not None:
-        words += f" (step {numbers.count(status.step)}, exit code {code})"
+        words += f" (exit code {code})"
     return f"{words}; {again}"

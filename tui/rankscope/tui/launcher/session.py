@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from rankscope.protocol import env, messages, rundir
+from rankscope.protocol import env, launch, messages, rundir
 from rankscope.protocol.exits import UserError
 from rankscope.protocol.shapes import Status
 from rankscope.tui.feed.client import HubClient
@@ -58,6 +59,7 @@ class Session:
     endpoint: str
     name: str
     child: Child | None = None
+    sentinel: "subprocess.Popen[bytes] | None" = None
     signals: list[int] = field(default_factory=list)
     """Those passed on to the command, in order."""
     had_terminal: bool = field(default_factory=lambda: in_foreground() is not None)
@@ -87,7 +89,17 @@ class Session:
             _remove(home, directory)
             raise
         assert info.endpoint is not None
-        return cls(directory, supervisor, info.endpoint, name)
+        session = cls(directory, supervisor, info.endpoint, name)
+        session.start_sentinel()
+        return session
+
+    def start_sentinel(self) -> None:
+        """Have this node watched before its first rank is there: early deaths are the commonest.
+
+        Without it nothing is lost but that: the first rank starts one, too.
+        """
+        with contextlib.suppress(OSError, UserError):
+            self.sentinel = launch.spawn_sentinel(self.directory.read_key("agent"), self.endpoint)
 
     def environ(self, base: Mapping[str, str] = os.environ) -> dict[str, str]:
         """The command's environment: ``base`` and where the hub is."""
@@ -125,6 +137,9 @@ class Session:
 
     def discard(self) -> None:
         """End the hub and remove the directory: nothing was trained."""
+        if self.sentinel is not None:
+            self.sentinel.terminate()
+            self.sentinel.wait()
         self.supervisor.end()
         _remove(self.directory.path.parent, self.directory)
 

@@ -1,0 +1,47 @@
+"""A rank that dies in its first moments is told with its cause: such deaths are the commonest."""
+
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.runs import live_run
+
+pytestmark = pytest.mark.processes
+
+SCRIPT = """
+import os, signal, sys, time
+import torch
+from rankscope.agent import attach
+
+torch.set_num_threads(1)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+attach(model, optimizer)
+model(torch.ones(2, 4)).sum().backward()
+optimizer.step()
+time.sleep(0.5)
+"""
+
+WAYS = {
+    "SIGKILL": "os.kill(os.getpid(), signal.SIGKILL)",
+    "SIGSEGV": "os.kill(os.getpid(), signal.SIGSEGV)",
+    "exit 5": "os._exit(5)",
+}
+
+
+@pytest.mark.parametrize("cause", sorted(WAYS))
+def test_a_death_half_a_second_after_the_first_step_has_its_cause(
+    tmp_path: Path, cause: str
+) -> None:
+    """The launcher's sentinel is there before the first rank."""
+    home = tmp_path / "home"
+    with live_run(home, [sys.executable, "-c", SCRIPT + WAYS[cause]]) as run:
+        code = run.process.wait(60)
+        verdict = run.wait_status(lambda s: s["state"] == "failed", "the end")["verdict"]
+    expected = 128 + signal.Signals[cause] if cause.startswith("SIG") else 5
+    assert code == expected
+    assert verdict["kind"] == "rank-dead"
+    assert verdict["ranks"] == [0]
+    assert cause in verdict["headline"]
