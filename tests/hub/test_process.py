@@ -125,6 +125,26 @@ def test_a_hub_killed_hard_is_back_on_its_endpoint_with_its_state(hub: Hub) -> N
         assert msgspec.msgpack.decode(body, type=shapes.Status).full
 
 
+def test_a_hub_that_was_stopped_accuses_nobody(hub: Hub) -> None:
+    """SIGSTOP and SIGCONT of the hub: it was away itself, and nobody was silent to it."""
+    with hub.connect("agent") as a, hub.connect("agent") as b, hub.connect("viewer") as client:
+        for rank, peer in enumerate((a, b)):
+            agent = Agent(peer, rank, world_size=2)
+            agent.hello()
+            agent.beat()
+        client.wait_for_view("status", at_step(1))
+        assert hub.process is not None
+        os.kill(hub.process.pid, signal.SIGSTOP)
+        time.sleep(6.0)  # the very thing that is tested: longer than a silence that is a finding
+        os.kill(hub.process.pid, signal.SIGCONT)
+        deadline = time.monotonic() + 2.0
+        while time.monotonic() < deadline:
+            status = client.view("status")
+            assert status.findings == []
+            assert {row.link for row in status.ranks} <= {"up", "silent"}
+        assert client.view("incidents").incidents == []
+
+
 def test_a_hub_that_lost_its_recording_asks_who_is_there(hub: Hub) -> None:
     """Peers introduce themselves again, and nothing else is needed."""
     with hub.connect("agent") as a, hub.connect("viewer") as client:

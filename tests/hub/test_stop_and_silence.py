@@ -3,6 +3,7 @@
 import pytest
 
 from rankscope.hub import liveness, stall
+from rankscope.hub.state.silence import LOST_S
 from rankscope.protocol.messages import Phase
 from support.world import World
 
@@ -159,7 +160,7 @@ def test_the_link_follows_the_age_of_the_last_word(age_s: float, link: str, lost
     codes = liveness.links(world.state, heard_s + age_s)
     assert liveness.LINKS[codes[1]] == link
     silent = liveness.silence_s(world.state, heard_s + age_s)
-    assert bool(silent[1] > liveness.LOST_S) == lost
+    assert bool(silent[1] > LOST_S) == lost
 
 
 def test_a_rank_never_heard_of_is_down_and_no_finding() -> None:

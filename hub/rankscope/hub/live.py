@@ -51,6 +51,7 @@ def run_hub(
             state.version = max(state.version, int(started_s * 1e6))
             if info.hub is not None:
                 state.restarts += 1
+            state.hub_was_away(started_s)
             recorder = Recorder(directory.recording)
             file = incidents.IncidentFile(directory.incidents)
             core = Core(

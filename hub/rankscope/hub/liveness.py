@@ -1,4 +1,4 @@
-"""Whether a peer is there: judged from the age of its last word, and nothing else."""
+"""Whether a peer is there: judged from the length of its silence, and nothing else."""
 
 from collections.abc import Sequence
 
@@ -8,13 +8,11 @@ from numpy.typing import NDArray
 from rankscope.hub.state import RunState
 from rankscope.hub.state.columns import Flags, Floats, Integers
 from rankscope.hub.state.nodes import Sentinel
+from rankscope.hub.state.silence import sentinel_since_s, since_s
 from rankscope.protocol.shapes import Link
 
 SILENT_S = 2.0
 """An agent speaks every 0.5 s: four missed beats are worth showing."""
-
-LOST_S = 5.0
-"""Silence that is a finding."""
 
 DOWN_S = 60.0
 """Nobody waits for it any more."""
@@ -34,21 +32,10 @@ def link(age_s: float | None, silent_s: float) -> Link:
 
 
 def silence_s(state: RunState, now_s: float) -> Floats:
-    """Seconds each rank has been silent, shape (size,), NaN for ranks never heard.
-
-    Time in which the hub itself was away does not count: nobody was silent to it.
-    """
-    heard_s = state.ranks.heard_s[: state.size()]
-    away_s = _away_s(state)
-    ages: Floats = now_s - heard_s
-    if away_s:
-        ages -= np.where(heard_s < state.away_until_s, away_s, 0.0)
+    """Seconds each rank has been silent without a reason, shape (size,), NaN for ranks never
+    heard."""
+    ages: Floats = now_s - since_s(state.ranks)[: state.size()]
     return ages
-
-
-def _away_s(state: RunState) -> float:
-    away_s = state.away_until_s - state.away_from_s
-    return away_s if away_s > 0 else 0.0  # both are -inf until it was away
 
 
 def links(state: RunState, now_s: float) -> NDArray[np.int8]:
@@ -62,14 +49,11 @@ def links(state: RunState, now_s: float) -> NDArray[np.int8]:
     return codes
 
 
-def sentinel_link(state: RunState, sentinel: Sentinel | None, now_s: float) -> Link:
+def sentinel_link(sentinel: Sentinel | None, now_s: float) -> Link:
     """The link of a node's sentinel; ``down`` when none was ever heard of."""
     if sentinel is None:
         return "down"
-    age_s = now_s - sentinel.heard_s
-    if sentinel.heard_s < state.away_until_s:
-        age_s -= _away_s(state)
-    return link(age_s, SENTINEL_SILENT_S)
+    return link(now_s - sentinel_since_s(sentinel), SENTINEL_SILENT_S)
 
 
 def live(state: RunState) -> Flags:

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from rankscope.hub.liveness import LOST_S, live
+from rankscope.hub.liveness import live
 from rankscope.hub.state import RunState
+from rankscope.hub.state.silence import LOST_S
 
 MIN_PATIENCE_S = 10.0
 PATIENCE_STEPS = 5.0

@@ -213,7 +213,7 @@ def _node(
     node = shapes.Node(
         host=host,
         ranks=ranks,
-        sentinel=sentinel_link(state, sentinel, now_s),
+        sentinel=sentinel_link(sentinel, now_s),
         memory_peak_bytes=peak if peak >= 0 else None,
     )
     if sentinel is None:

@@ -2,9 +2,10 @@
 
 from rankscope.hub.diagnose import endings
 from rankscope.hub.diagnose.text import PHASE_WORDS, ranks_text
-from rankscope.hub.liveness import LOST_S, live, silence_s
+from rankscope.hub.liveness import live, silence_s
 from rankscope.hub.state import RunState
 from rankscope.hub.state.ranks import STOPPED
+from rankscope.hub.state.silence import LOST_S
 from rankscope.hub.state.words import RankException
 from rankscope.protocol.shapes import Finding
 

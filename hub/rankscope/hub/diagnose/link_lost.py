@@ -4,13 +4,11 @@ import numpy as np
 
 from rankscope.hub.diagnose.text import at_text, phase_of, ranks_text, step_in_work
 from rankscope.hub.diagnose.waiting import not_advancing
-from rankscope.hub.liveness import LOST_S, by_host, live, sentinel_link, silence_s
+from rankscope.hub.liveness import by_host, live, sentinel_link, silence_s
 from rankscope.hub.state import RunState
 from rankscope.hub.state.ranks import ALIVE, STOPPED
+from rankscope.hub.state.silence import LOST_S, since_s
 from rankscope.protocol.shapes import Finding
-
-CPU_FRESH_S = 3.0
-"""CPU time that grew within this long is moving: a sentinel samples every second."""
 
 MAX_NODE_FINDINGS = 4
 """So many lost nodes are told one by one."""
@@ -32,30 +30,26 @@ def link_lost(state: RunState, now_s: float) -> list[Finding]:
         return []
     nodes: Places = {}
     gone: Places = {}
-    mute: dict[bool, Places] = {True: {}, False: {}}
+    mute: Places = {}
     for _, here in by_host(ranks.host[:size]):
         silent = here[lost[here]].tolist()
         if not silent:
             continue
         host = state.host(silent[0])
         sentinel = state.nodes.by_host.get(host)
-        answers = sentinel_link(state, sentinel, now_s) == "up"
+        answers = sentinel_link(sentinel, now_s) == "up"
         if sentinel is not None and not answers and len(silent) == int(waiting[here].sum()):
             nodes[host] = silent
             continue
         for rank in silent:
             if answers and ranks.process[rank] == ALIVE:
-                mute[_cpu_moves(state, rank, now_s)].setdefault(host, []).append(rank)
+                mute.setdefault(host, []).append(rank)
             else:
                 gone.setdefault(host, []).append(rank)
     return (
         [_nodes_lost(state, now_s, places) for places in _together(nodes)]
         + [_gone(state, now_s, places) for places in _together(gone)]
-        + [
-            _mute(state, now_s, places, moving)
-            for moving in (True, False)
-            for places in _together(mute[moving])
-        ]
+        + [_mute(state, now_s, places) for places in _together(mute)]
     )
 
 
@@ -78,12 +72,8 @@ def _where(places: Places) -> str:
     return f" on {host}" if host else ""
 
 
-def _cpu_moves(state: RunState, rank: int, now_s: float) -> bool:
-    return bool(now_s - state.ranks.cpu_moved_s.item(rank) <= CPU_FRESH_S)
-
-
 def _since_s(state: RunState, now_s: float, ranks: list[int]) -> float:
-    return now_s - float(np.min(state.ranks.heard_s[ranks]))
+    return now_s - float(np.min(since_s(state.ranks)[ranks]))
 
 
 def _nodes_lost(state: RunState, now_s: float, nodes: Places) -> Finding:
@@ -117,7 +107,7 @@ def _gone(state: RunState, now_s: float, places: Places) -> Finding:
     on_host = f" on {host}" if host else ""
     if sentinel is None:
         witness = f"no sentinel was ever heard of{on_host}"
-    elif sentinel_link(state, sentinel, now_s) == "up":
+    elif sentinel_link(sentinel, now_s) == "up":
         witness = f"the sentinel{on_host} answers but does not know of them"
     else:
         witness = f"the sentinel{on_host} is silent, too"
@@ -137,12 +127,11 @@ def _gone(state: RunState, now_s: float, places: Places) -> Finding:
     )
 
 
-def _mute(state: RunState, now_s: float, places: Places, moving: bool) -> Finding:
+def _mute(state: RunState, now_s: float, places: Places) -> Finding:
     """Ranks that say nothing and live, as their sentinels say."""
     mute = _all_ranks(places)
     first = mute[0]
     verb = "is" if len(mute) == 1 else "are"
-    cpu = "uses CPU time" if moving else "uses no CPU time"
     return Finding(
         kind="link-lost",
         severity="warning",
@@ -153,7 +142,8 @@ def _mute(state: RunState, now_s: float, places: Places, moving: bool) -> Findin
         headline=f"{ranks_text(mute)}{_where(places)} {verb} alive but not answering, "
         f"last {at_text(state, first)}",
         evidence=[
-            f"sentinel on {state.host(rank)}: pid {state.ranks.pid.item(rank)} is alive and {cpu}"
+            f"sentinel on {state.host(rank)}: pid {state.ranks.pid.item(rank)} is alive and "
+            + ("uses CPU time" if state.ranks.cpu_busy[rank] else "uses no CPU time")
             for rank in mute[:6]
         ],
         next="a call into C that holds the interpreter looks like this: take its native stack "

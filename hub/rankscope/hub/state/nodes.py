@@ -19,6 +19,8 @@ class Sentinel(msgspec.Struct):
     pid: int | None = None
     """None until it said hello."""
     heard_s: float = 0.0
+    excused_s: float = 0.0
+    """Silence before this is explained; see ``silence.py``."""
     gpu_note: str = ""
     stack_note: str = ""
     facts: dict[str, str] = {}

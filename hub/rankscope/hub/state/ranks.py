@@ -36,6 +36,11 @@ PHASES = ("data", "forward", "backward", "optimizer", "other")
 PHASE_MEMORY = 20
 """Phase durations are running means over about this many steps."""
 
+CPU_WINDOW_S = 5.0
+"""CPU time is judged over one to two of these."""
+CPU_BUSY_SHARE, CPU_IDLE_SHARE = 0.1, 0.02
+"""Shares of one core; between them the judgement stays, so that it does not flicker."""
+
 Codes = NDArray[np.int8]
 
 
@@ -53,6 +58,7 @@ class RankColumns(Columns):
         "boundary": FLAG,
         # what it does (beats)
         "heard_s": FLOAT,
+        "excused_s": FLOAT,
         "step": COUNT,
         "microbatch": COUNT,
         "phase": CODE,
@@ -88,7 +94,11 @@ class RankColumns(Columns):
         "process": CODE,
         "process_since_s": FLOAT,
         "cpu_s": FLOAT,
-        "cpu_moved_s": FLOAT,
+        "cpu_mark_s": FLOAT,
+        "cpu_mark_at_s": FLOAT,
+        "cpu_before_s": FLOAT,
+        "cpu_before_at_s": FLOAT,
+        "cpu_busy": FLAG,
         "resident_bytes": INDEX,
         # the version of the state in which its row changed last
         "changed": COUNT,
@@ -101,6 +111,8 @@ class RankColumns(Columns):
     start_step: Integers
     boundary: Flags
     heard_s: Floats
+    excused_s: Floats
+    """Silence before this is explained; see ``silence.py``."""
     step: Integers
     microbatch: Integers
     phase: Codes
@@ -135,7 +147,13 @@ class RankColumns(Columns):
     process: Codes
     process_since_s: Floats
     cpu_s: Floats
-    cpu_moved_s: Floats
+    cpu_mark_s: Floats
+    """CPU time at ``cpu_mark_at_s``; ``cpu_before`` is the mark before it."""
+    cpu_mark_at_s: Floats
+    cpu_before_s: Floats
+    cpu_before_at_s: Floats
+    cpu_busy: Flags
+    """Whether it computes, judged over the last seconds."""
     resident_bytes: Integers
     changed: Integers
 
@@ -210,26 +228,48 @@ class RankColumns(Columns):
             cells.grad_norm[rank] = grad_norm
             cells.grad_step[rank] = step
 
-    def sampled(self, sample: m.ProcessSample, at_s: float) -> bool:
-        """Take over what the sentinel sees of the process; True when its state changed."""
+    def sampled(self, sample: m.ProcessSample, at_s: float, received_s: float) -> bool:
+        """Take over what the sentinel saw of the process at ``at_s``; True when its state
+        changed."""
         cells = self.cells
         rank = sample.rank
         code = PROCESS_CODES.get(sample.state, UNKNOWN)
         changed = bool(code != cells.process[rank])
         if changed:
+            if cells.process[rank] == STOPPED:
+                # It could not speak until now. The news counts: the hub may have missed the event.
+                cells.excused_s[rank] = received_s
             cells.process[rank] = code
             cells.process_since_s[rank] = at_s - max(0.0, sample.state_s)
         if not sample.cpu_s <= cells.cpu_s[rank]:
             cells.cpu_s[rank] = sample.cpu_s
-            cells.cpu_moved_s[rank] = at_s
+        self._judge_cpu(rank, at_s)
         cells.resident_bytes[rank] = sample.resident_bytes
         if cells.pid[rank] < 0:
             cells.pid[rank] = sample.pid
         return changed
 
+    def _judge_cpu(self, rank: int, at_s: float) -> None:
+        """Whether it computes: its share of a core since the mark before the last one."""
+        cells = self.cells
+        cpu_s = cells.cpu_s[rank]
+        marked_s = cells.cpu_mark_at_s[rank]
+        if math.isnan(marked_s) or at_s - marked_s >= CPU_WINDOW_S:
+            first = math.isnan(marked_s)
+            cells.cpu_before_s[rank] = cpu_s if first else cells.cpu_mark_s[rank]
+            cells.cpu_before_at_s[rank] = at_s if first else marked_s
+            cells.cpu_mark_s[rank] = cpu_s
+            cells.cpu_mark_at_s[rank] = at_s
+        span_s = at_s - cells.cpu_before_at_s[rank]
+        if span_s > 0:
+            share = (cpu_s - cells.cpu_before_s[rank]) / span_s
+            if share >= CPU_BUSY_SHARE:
+                cells.cpu_busy[rank] = True
+            elif share <= CPU_IDLE_SHARE:
+                cells.cpu_busy[rank] = False
+
     def ended(self, end: m.ProcessEnded, at_s: float, received_s: float) -> None:
         """The sentinel saw the process end."""
-        cells = self.cells
         cells = self.cells
         rank = end.rank
         if not math.isnan(cells.ended_s[rank]):

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from rankscope.hub.state import silence
 from rankscope.hub.state.clocks import Clocks
 from rankscope.hub.state.history import History
 from rankscope.hub.state.nodes import Nodes, Sentinel
@@ -107,9 +108,17 @@ class RunState:
     def tick(self, now_s: float) -> None:
         """Time went on. Called whenever the hub diagnoses."""
         if self.last_tick_s is not None and now_s - self.last_tick_s > AWAY_S:
-            self.away_from_s = self.last_tick_s
-            self.away_until_s = now_s
+            self.hub_was_away(now_s)
         self.last_tick_s = now_s
+
+    def hub_was_away(self, until_s: float) -> None:
+        """The hub was stopped, or is another one, since the last tick: silence counts anew."""
+        if self.last_tick_s is None:
+            return
+        self.away_from_s = self.last_tick_s
+        self.away_until_s = until_s
+        silence.hub_was_away(self.ranks, self.nodes, self.away_from_s, until_s)
+        self.last_tick_s = until_s
 
     def _head(self) -> None:
         self.version += 1
@@ -291,6 +300,10 @@ class RunState:
         arrived = self.node_sequences.arrived(index, message.seq)
         if arrived == FRESH or isinstance(message, m.ProcessEnded):
             self._node_handlers[type(message)](message, sentinel, received_s)
+        before = self.nodes.by_host.get(sentinel.host)
+        if before is not None:
+            host = self.words.hosts.index(sentinel.host)
+            silence.node_is_back(self.ranks, host, before, received_s)
         self.nodes.heard(sentinel, received_s)
         self.version += 1
         self.head_changed = self.version
@@ -311,7 +324,7 @@ class RunState:
             pid = ranks.pid.item(rank)
             if 0 <= pid != sample.pid:
                 continue  # an earlier process of that rank
-            if ranks.sampled(sample, at_s):
+            if ranks.sampled(sample, at_s, received_s):
                 self.urgent = True
                 self.version += 1
                 ranks.changed[rank] = self.version
