@@ -9,26 +9,48 @@ from rankscope.hub.state.history import StepEntry
 from rankscope.hub.state.ranks import PHASES
 
 RECENT = 20
-"""Steps over which speeds are taken."""
+"""Steps over which durations, tokens and phases are taken."""
+
+WINDOW_S = 10.0
+LEAST = 5
+NEWS_S = 1.0
+"""News of a completed step may be this old when it comes."""
+FADE_S = 5.0
+"""A run that has stopped falls to 0 within this time, or within three of its steps."""
 
 Steps = Sequence[tuple[int, StepEntry]]
 
 
-def steps_per_s(steps: Steps, now_s: float) -> float | None:
-    """Completed steps a second over the newest ones; falls to 0 when no more come.
+def steps_per_s(steps: Steps, now_s: float | None) -> float | None:
+    """Completed steps a second; ``now_s`` is None for a run that has ended.
 
-    None before two steps are known.
+    It is taken over all steps of the last ``WINDOW_S`` before the newest one (over the last
+    ``LEAST`` where they took longer) and is the mean over their own span. While a step is overdue
+    it falls, in proportion to its delay, to 0. None before two steps of an attempt are known.
     """
-    done_s = [entry.done_s for _, entry in steps[-RECENT:] if np.isfinite(entry.done_s)]
-    if len(done_s) < 2 or done_s[-1] <= done_s[0]:
+    done_s = _done_s(steps)
+    if len(done_s) < 2:
         return None
-    rate = (len(done_s) - 1) / (done_s[-1] - done_s[0])
-    age_s = now_s - done_s[-1]
-    if age_s * rate <= 3.0 + rate:  # within three steps and a second
+    last_s = done_s[-1]
+    begin_s = min(last_s - WINDOW_S, done_s[-LEAST:][0])
+    window_s = [at_s for at_s in done_s if at_s >= begin_s]
+    span_s = last_s - window_s[0]
+    if span_s <= 0:
+        return None
+    rate = (len(window_s) - 1) / span_s
+    if now_s is None:
         return rate
-    # No step for long: what is left of the rate in a window as long as that silence.
-    window_s = max(10.0, 5.0 / rate)
-    return sum(1 for at_s in done_s if now_s - at_s <= window_s) / window_s
+    overdue_s = now_s - last_s - 2 / rate - NEWS_S
+    return rate * min(1.0, max(0.0, 1.0 - overdue_s / max(FADE_S, 3 / rate)))
+
+
+def _done_s(steps: Steps) -> list[float]:
+    """When the steps of the newest attempt were completed, ascending."""
+    if not steps:
+        return []
+    attempt = steps[-1][1].attempt
+    times = (entry.done_s for _, entry in steps if entry.attempt == attempt)
+    return sorted(at_s for at_s in times if np.isfinite(at_s))
 
 
 def step_s(steps: Steps) -> tuple[float | None, float | None]:

@@ -14,7 +14,7 @@ from rankscope.hub.rows import rank_rows
 from rankscope.hub.runstate import ended_s, run_state
 from rankscope.hub.stall import stalled_s
 from rankscope.hub.state import RunState
-from rankscope.hub.state.history import StepEntry
+from rankscope.hub.state.history import KEPT_STEPS, StepEntry
 from rankscope.hub.state.nodes import Sentinel
 from rankscope.hub.state.ranks import PHASES
 from rankscope.protocol import messages as m
@@ -76,7 +76,7 @@ def status(know: Knowledge, since: int, now_s: float) -> shapes.Status:
     return shapes.Status(
         run=state.run,
         attempt=state.attempt,
-        world_size=state.size(),
+        world_size=state.world_size or state.size(),
         state=run_state(state, now_s),
         step=step,
         verdict=gravest(findings),
@@ -100,7 +100,9 @@ def overview(know: Knowledge, now_s: float) -> shapes.Overview:
     word = run_state(state, now_s)
     end_s = ended_s(state) if word in ("finished", "failed") else None
     first_s = state.first_heard_s
-    rate = rates.steps_per_s(steps, now_s if end_s is None else min(now_s, end_s))
+    rate = rates.steps_per_s(
+        state.history.completed(step, KEPT_STEPS), now_s if end_s is None else None
+    )
     step_s, spread_s = rates.step_s(steps)
     tokens = rates.tokens_per_step(steps)
     findings = aged(know, now_s)
@@ -117,7 +119,7 @@ def overview(know: Knowledge, now_s: float) -> shapes.Overview:
         trainer=trainer,
         device=device,
         attempt=state.attempt,
-        world_size=state.size(),
+        world_size=state.world_size or state.size(),
         state=word,
         step=step,
         up_s=0.0 if first_s is None else max(0.0, (now_s if end_s is None else end_s) - first_s),
