@@ -1,5 +1,7 @@
 """The speed of a run: while it steps, when it has stopped, and once it has ended."""
 
+from itertools import pairwise
+
 import pytest
 
 from rankscope.hub import rates
@@ -61,7 +63,7 @@ def test_a_run_that_stops_falls_to_nothing_without_a_jump(step_s: float) -> None
     gone_s = [number * max(step_s, 0.1) / 10 for number in range(2000)]
     speeds = [rates.steps_per_s(entries(done_s), done_s[-1] + by_s) or 0.0 for by_s in gone_s]
     assert speeds == sorted(speeds, reverse=True)
-    steps_down = [before - after for before, after in zip(speeds, speeds[1:], strict=False)]
+    steps_down = [before - after for before, after in pairwise(speeds)]
     assert max(steps_down) <= 0.06 * speeds[0]
     for by_s, speed in zip(gone_s, speeds, strict=True):
         if by_s <= 2 * step_s:
