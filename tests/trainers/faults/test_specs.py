@@ -63,6 +63,8 @@ def test_what_cannot_be_is_refused(
     [
         (("--workers", "1"), "loader-stuck@0:1", "use --workers 0"),
         (("--workers", "1"), "lock@0:1:data", "use --workers 0"),
+        (("--uneven", "join"), "data-exhausted@0:1", "leave that out"),
+        (("--compile", "auto"), "nan-module@0:1", "leave out --compile"),
         ((), "cast-overflow@0:1", "takes --reduce-dtype fp16"),
         ((), "bit-flip@0:1", "without --replicas 2"),
         ((), "environment@0:2", "its step is 1"),

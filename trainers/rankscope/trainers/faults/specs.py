@@ -15,6 +15,11 @@ from rankscope.trainers.model import Shape, Transformer
 
 PHASES = ("data", "forward", "backward", "optimizer")
 LOADER_FAULTS = {fault.name for fault in table.LOADER} | {"nan-input"}
+IN_BLOCKS = {
+    *("nan-module", "nan-gradient", "sticky-nan", "gradient-outlier"),
+    *("cast-overflow", "reduction-overflow"),
+}
+"""Placed by hooks that compiled blocks do not call."""
 
 
 def check(config: Config, options: Namespace, place: Place) -> None:
@@ -59,6 +64,10 @@ def check_options(spec: Spec, config: Config, options: Namespace) -> None:
     in_loader = spec.name in LOADER_FAULTS or spec.where == "data"
     if in_loader and config.workers:
         raise UserError(f"fault {spec}: it is in the rank's own loading; use --workers 0")
+    if spec.name in IN_BLOCKS and config.compile != "off":
+        raise UserError(f"fault {spec}: it is inside a block; leave out --compile")
+    if spec.name == "data-exhausted" and config.uneven == "join":
+        raise UserError(f"fault {spec}: with --uneven join it would be none; leave that out")
     if spec.name == "cast-overflow" and getattr(options, "reduce_dtype", "fp16") != "fp16":
         raise UserError(f"fault {spec}: it takes --reduce-dtype fp16")
     if spec.name == "bit-flip" and getattr(options, "replicas", 2) < 2:
