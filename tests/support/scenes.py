@@ -415,6 +415,51 @@ def failed() -> Snapshot:
     )
 
 
+def recording() -> Snapshot:
+    """A failed run from its recording, long after: its sentinel has long been gone."""
+    snapshot = failed()
+    assert snapshot.overview is not None
+    nodes = [msgspec.structs.replace(node, sentinel="silent") for node in snapshot.overview.nodes]
+    overview = msgspec.structs.replace(snapshot.overview, nodes=nodes)
+    return replace(snapshot, overview=overview, replay=True)
+
+
+def raised() -> Snapshot:
+    """Rank 2 raised and ended; another felt it."""
+    evidence = [
+        "Traceback (most recent call last):",
+        '  File "train.py", line 118, in main',
+        "    loss = objective(model(batch))",
+        "           ^^^^^^^^^^^^^^^^^^^^^^^",
+        "ValueError: no such token",
+        "ranks 0, 1 and 3 raised later: RuntimeError: connection closed by peer",
+    ]
+    raiser = finding(
+        "exception",
+        [2],
+        [0, 1, 3],
+        "rank 2 raised ValueError: no such token at step 12481",
+        evidence=evidence,
+        next="read train.py:118 in main",
+        where={"source": "train.py:118 in main", "phase": "forward"},
+    )
+    gone: dict[str, object] = {
+        "process": "ended",
+        "ended": "exit 1",
+        "link": "down",
+        "phase": "ended",
+    }
+    return run(
+        4,
+        4,
+        gpu=False,
+        state="failed",
+        exit_code=1,
+        findings=[raiser],
+        rows=dict.fromkeys(range(4), gone),
+    )
+
+
 SCENES = {
     "connecting": connecting,
     "never-reached": never_reached,
@@ -428,4 +473,6 @@ SCENES = {
     "away": away,
     "finished": finished,
     "failed": failed,
+    "recording": recording,
+    "raised": raised,
 }

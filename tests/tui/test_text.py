@@ -1,5 +1,8 @@
 """The views as plain text."""
 
+import time
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -7,8 +10,10 @@ from rankscope.protocol.exits import Exit
 from rankscope.protocol.shapes import State
 from rankscope.tui.doctor.check import Check
 from rankscope.tui.doctor.words import findings_text
+from rankscope.tui.runs import ListedRun
 from rankscope.tui.text.check import check_line, judge
 from rankscope.tui.text.incidents import incidents_text
+from rankscope.tui.text.ls import ls_text
 from rankscope.tui.text.output import coloured, toned, untoned, wants_colour
 from rankscope.tui.text.ranks import ranks_text
 from rankscope.tui.text.status import status_text
@@ -52,7 +57,9 @@ def grid(world: int, *hurt: int) -> list[str]:
     node = msgspec.structs.replace(OVERVIEW.nodes[0], ranks=list(range(world)))
     return bare(
         status_text(
-            msgspec.structs.replace(STATUS, ranks=rows, world_size=world),
+            msgspec.structs.replace(
+                STATUS, ranks=rows, world_size=world, state="running", verdict=None, findings=[]
+            ),
             msgspec.structs.replace(OVERVIEW, nodes=[node]),
         )
     )
@@ -78,12 +85,99 @@ def test_very_many_ranks_are_counted_and_the_unwell_named() -> None:
 
 def test_ranks_drop_columns_from_the_right() -> None:
     """Rank and state stay however narrow it gets."""
-    wide = ranks_text([ROW], 200)
-    narrow = ranks_text([ROW], 20)
+    wide = ranks_text(STATUS, 200)
+    narrow = ranks_text(STATUS, 20)
     assert "pid" in wide[0]
     assert "pid" not in narrow[0]
     assert "SIGKILL" in narrow[1]
-    assert all(len(untoned(line)) <= 80 for line in ranks_text([ROW]))
+    assert all(len(untoned(line)) <= 80 for line in ranks_text(STATUS))
+
+
+def test_an_ended_run_has_no_ages_of_ranks() -> None:
+    """How long ago a rank was heard of says when one asks, not what happened."""
+    assert "heard" not in ranks_text(STATUS, 200)[0]
+    going = msgspec.structs.replace(STATUS, state="running")
+    assert "heard" in ranks_text(going, 200)[0]
+    nobody = msgspec.structs.replace(STATUS, state="finished", ranks=[])
+    assert "no rank called attach(…)" in ranks_text(nobody)[0]
+
+
+def test_status_of_an_ended_run_says_that_and_when_and_with_what() -> None:
+    """The same whenever one asks; a run that goes on says since when it is up."""
+    ended = msgspec.structs.replace(OVERVIEW, ended_s=1764432105.0)
+    head = " ".join(bare(status_text(STATUS, ended))[:3])
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(1764432105.0))
+    assert f"ended {when}" in head
+    assert "exit code 1" in head
+    assert "ran 0:12" in head
+    going = msgspec.structs.replace(STATUS, state="running", verdict=None, findings=[])
+    head = " ".join(bare(status_text(going, OVERVIEW))[:3])
+    assert "up 0:12" in head
+    assert "ended" not in head
+
+
+@pytest.mark.parametrize(("state", "code"), [("finished", 0), ("failed", 3)])
+def test_a_command_that_never_attached_is_told_so(state: State, code: int) -> None:
+    """Not "finished at step 0": nothing was watched."""
+    status = msgspec.structs.replace(
+        STATUS, state=state, exit_code=code, ranks=[], verdict=None, findings=[], step=0
+    )
+    overview = msgspec.structs.replace(OVERVIEW, step_s=None, step=0)
+    for lines in (status_text(status, overview), check_line(status)):
+        text = " ".join("\n".join(bare(lines)).split())
+        assert f"no rank called attach(…): nothing was watched, exit code {code}" in text
+        assert "step 0" not in text
+
+
+TRACEBACK = [
+    "Traceback (most recent call last):",
+    '  File "train.py", line 118, in main',
+    "    loss = objective(model(batch))",
+    '  File "model.py", line 9, in forward',
+    "    return self.table[tokens]",
+    "           ~~~~~~~~~~^^^^^^^^",
+    "IndexError: index 300 is out of range",
+    "ranks 0 and 1 raised later: RuntimeError: connection closed",
+]
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2, 3])
+def test_status_shows_the_end_of_a_traceback(cut: int) -> None:
+    """The last frame and the error are what one needs, however much came before."""
+    raised = msgspec.structs.replace(STATUS.findings[0], kind="exception", evidence=TRACEBACK[cut:])
+    status = msgspec.structs.replace(STATUS, verdict=raised, findings=[raised])
+    lines = bare(status_text(status, OVERVIEW))
+    at = lines.index('      File "model.py", line 9, in forward')
+    assert lines[at + 1 : at + 3] == [
+        "        return self.table[tokens]",
+        "    IndexError: index 300 is out of range",
+    ]
+    assert not any("Traceback" in line or "~~~" in line for line in lines)
+
+
+@pytest.mark.parametrize("width", [60, 80, 132])
+def test_text_keeps_to_the_width_of_the_terminal(width: int) -> None:
+    """Also with every phase that there is."""
+    overview = msgspec.structs.replace(
+        OVERVIEW, phase_s={**OVERVIEW.phase_s, "other": 1.2}, ended_s=1764432105.0
+    )
+    lines = bare(status_text(STATUS, overview, width))
+    assert all(len(line) <= width for line in lines), lines
+    assert any(line.endswith("ms") for line in lines if "optimizer" in line or "other" in line)
+
+
+def listed(name: str) -> ListedRun:
+    return ListedRun("20261129-163000-k3f9ab", "ended", name, 0.0, 1.0, 143, 16, None, [], "/x")
+
+
+def test_a_wide_name_is_shortened_and_its_column_stays() -> None:
+    """One long command must not take the names from all other runs."""
+    lines = bare(ls_text([listed("python train.py " + "x" * 60), listed("demo")], Path("/"), 50.0))
+    assert all(len(line) <= 80 for line in lines), lines
+    assert lines[0].endswith("name")
+    assert lines[1].endswith("…")
+    assert "python" in lines[1]
+    assert lines[2].endswith("demo")
 
 
 def test_a_table_lines_up_numbers_to_the_right_and_words_to_the_left() -> None:

@@ -27,7 +27,15 @@ OTHERS = [
     for screen in ("ranks", "rank", "evidence")
     for scene in ("starting", "healthy-8", "dead", "failed", "fleet-512")
 ]
-CASES = [*OVERVIEWS, *OTHERS, ("help", "healthy-2"), ("rank", "never-reached")]
+MORE = [
+    ("help", "healthy-2"),
+    ("rank", "never-reached"),
+    ("evidence", "stalled"),
+    ("evidence", "raised"),
+    ("rank", "raised"),
+    ("ranks", "recording"),
+]
+CASES = [*OVERVIEWS, *OTHERS, *MORE]
 
 
 def make(name: str) -> Screen:

@@ -1,12 +1,16 @@
 """The small parts that screens are made of."""
 
 import math
+import re
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from statistics import fmean
 
+import msgspec
 import pytest
 
-from rankscope.tui.dashboard.marks import marks_of
+from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.grid import plan
 from rankscope.tui.dashboard.render.line import (
     Line,
@@ -16,6 +20,7 @@ from rankscope.tui.dashboard.render.line import (
     fit,
     left,
     line,
+    paragraph,
     plain,
     right,
     spread,
@@ -23,10 +28,15 @@ from rankscope.tui.dashboard.render.line import (
     width_of,
     wrap,
 )
+from rankscope.tui.dashboard.render.nodes import fleet, node_details
+from rankscope.tui.dashboard.render.numbers import number_lines, phase_line
 from rankscope.tui.dashboard.render.sparkline import by_bucket, chart, sparkline
 from rankscope.tui.dashboard.render.table import Column, columns_that_fit
+from rankscope.tui.dashboard.render.title import title_line
 from rankscope.tui.dashboard.terminal import shows_utf8
 from rankscope.tui.dashboard.widgets.canvas import changed_span
+from rankscope.tui.words import numbers
+from rankscope.tui.words.blame import marks_of
 from support.scenes import SCENES, run
 
 
@@ -163,6 +173,56 @@ def test_a_healthy_rank_is_marked_with_what_it_does() -> None:
     snapshot = run(2, 2)
     assert snapshot.status is not None
     assert {mark.word for mark in marks_of(snapshot.status).values()} == {"backward"}
+
+
+@pytest.mark.parametrize("width", [60, 79, 80, 100, 200])
+@pytest.mark.parametrize("other_s", [0.0, 1.2])
+def test_the_phase_line_has_a_number_for_each_name_and_its_unit(width: int, other_s: float) -> None:
+    """However narrow: no name without its number, no number without its unit."""
+    phase_s = {"data": 0.3, "forward": 0.051, "backward": 0.92, "optimizer": 0.017}
+    if other_s:
+        phase_s["other"] = other_s
+    text = text_of(phase_line(phase_s, width))
+    assert len(text) <= width
+    assert text.endswith("ms")
+    for name, number in re.findall(r"(data|forward|backward|optimizer|other)(\s+\d+)?", text):
+        assert number.strip() == numbers.milliseconds(phase_s[name]), text
+
+
+def test_a_recording_raises_no_alarm_over_its_sentinels() -> None:
+    """Nothing watches a run that is over, and nothing should."""
+    for scene, alarmed in (("recording", False), ("failed", False), ("healthy-2", True)):
+        snapshot = SCENES[scene]()
+        assert snapshot.overview is not None
+        node = msgspec.structs.replace(snapshot.overview.nodes[0], sentinel="silent")
+        overview = msgspec.structs.replace(snapshot.overview, nodes=[node])
+        picture = Picture(replace(snapshot, overview=overview))
+        shown = text_of(node_details(node, picture, 200)) + text_of(fleet(picture))
+        assert ("sentinel" in shown) is alarmed
+
+
+def test_an_ended_run_says_when_it_ended() -> None:
+    """Live hub or recording, whenever one looks."""
+    for scene in ("failed", "recording"):
+        snapshot = SCENES[scene]()
+        assert snapshot.overview is not None
+        overview = msgspec.structs.replace(snapshot.overview, ended_s=1764432105.0)
+        picture = Picture(replace(snapshot, overview=overview))
+        when = time.strftime("ended %m-%d %H:%M", time.localtime(1764432105.0))
+        assert when in text_of(title_line(picture, 80, 0.0))
+
+
+def test_a_long_name_does_not_run_into_its_value() -> None:
+    """A blank stands between them, whatever the width of the column."""
+    (shown,) = paragraph(Span("torchelastic_run_id"), 13, "c7857ec4", 80)
+    assert text_of(shown) == "  torchelasti… c7857ec4"
+
+
+def test_a_job_that_reports_no_tokens_has_no_rate_of_them() -> None:
+    """Standing still or not: a dash, not a zero."""
+    for state in ("running", "stalled"):
+        snapshot = run(2, 2, state=state, overview={"tokens_per_s": None})
+        assert "– tok/s" in text_of(number_lines(snapshot.overview, 80)[0])
 
 
 @pytest.mark.parametrize(

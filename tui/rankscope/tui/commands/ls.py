@@ -19,11 +19,11 @@ def run(given: Namespace) -> int:
     from rankscope.protocol.rundir import runs_home
     from rankscope.tui.runs import listed
     from rankscope.tui.text.ls import ls_text
-    from rankscope.tui.text.output import write
+    from rankscope.tui.text.output import width, write
 
     runs = listed(runs_home())
     if given.json:
         print(jsontext.dumps({"runs": runs}))
     else:
-        write(ls_text(runs, runs_home(), time.time()))
+        write(ls_text(runs, runs_home(), time.time(), width()))
     return Exit.FINE

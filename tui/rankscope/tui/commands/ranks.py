@@ -16,12 +16,12 @@ def options(parser: OneLineParser) -> None:
 def run(given: Namespace) -> int:
     from rankscope.protocol import jsontext
     from rankscope.tui import source
-    from rankscope.tui.text.output import write
+    from rankscope.tui.text.output import width, write
     from rankscope.tui.text.ranks import ranks_text
 
     status = source.status_of(given)
     if given.json:
         print(jsontext.dumps({"ranks": status.ranks}))
     else:
-        write(ranks_text(status.ranks))
+        write(ranks_text(status, width()))
     return Exit.FINE

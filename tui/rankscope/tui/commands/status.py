@@ -16,11 +16,11 @@ def options(parser: OneLineParser) -> None:
 def run(given: Namespace) -> int:
     from rankscope.protocol import jsontext
     from rankscope.tui import source
-    from rankscope.tui.text.output import write
+    from rankscope.tui.text.output import width, write
     from rankscope.tui.text.status import status_text
 
     if given.json:
         print(jsontext.dumps(source.status_of(given)))
     else:
-        write(status_text(*source.status_and_overview(given)))
+        write(status_text(*source.status_and_overview(given), width()))
     return Exit.FINE

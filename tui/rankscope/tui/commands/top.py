@@ -22,10 +22,10 @@ def run(given: Namespace) -> int:
     from rankscope.tui import reach, source, view
 
     if not view.on_terminal():
-        from rankscope.tui.text.output import write
+        from rankscope.tui.text.output import width, write
         from rankscope.tui.text.status import status_text
 
-        write(status_text(*source.status_and_overview(given)))
+        write(status_text(*source.status_and_overview(given), width()))
         return Exit.FINE
     if given.endpoint is not None or given.key is not None:
         with source.open_client(given) as client:

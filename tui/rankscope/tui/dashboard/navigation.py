@@ -51,19 +51,23 @@ class Navigation:
             if wanted is not None:
                 self.screen.select(wanted)
 
-    def trouble(self, picture: Picture) -> None:
-        """Select the next rank that is not well, after the selected one and around."""
+    def trouble(self, picture: Picture) -> bool:
+        """Select the next rank that is not well, after the selected one and around.
+
+        With none selected by hand yet that is the one to blame. False: all are well.
+        """
         order = picture.order
         bad = [rank for rank in order if picture.mark(rank).tone in ("bad", "warn")]
         if not bad:
-            return
-        now = self.screen.selected(picture)
-        after = bad
+            return False
+        now = self.screen.chosen()
+        after = [picture.worst_rank] if picture.worst_rank in bad else bad
         if now is not None and now in order:
             at = order.index(now)
             place = {rank: index for index, rank in enumerate(order)}
             after = [rank for rank in bad if place[rank] > at] + [r for r in bad if place[r] <= at]
         self.screen.select(after[0])
+        return True
 
 
 def _make(name: ScreenName) -> Screen:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from rankscope.protocol.shapes import Finding, Overview, RankRow, Status
-from rankscope.tui.dashboard.marks import ABSENT, marks_of
 from rankscope.tui.feed.poller import Snapshot
+from rankscope.tui.words.blame import ABSENT, marks_of
 from rankscope.tui.words.marks import Mark
 
 ENDED = ("finished", "failed")

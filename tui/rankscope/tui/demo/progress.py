@@ -39,6 +39,7 @@ def progress_line(overview: Overview, steps: int) -> str:
         step=overview.step,
         healthy_s=None,
         exit_code=overview.exit_code,
+        attached=bool(overview.world_size),
     )
     words = f"{found.glyph} {found.head}"
     if overview.verdict is not None and overview.verdict.severity != "info":

@@ -17,7 +17,8 @@ def findings_text(checks: Sequence[Check]) -> list[str]:
     if bad:
         last = f"{bad} to mend before rankscope can work here"
     elif missing:
-        last = f"rankscope works here; {missing} of its extras do not"
+        verb = "does" if missing == 1 else "do"
+        last = f"rankscope works here; {missing} of its extras {verb} not"
     else:
         last = "everything works here"
     return [*lines, last]

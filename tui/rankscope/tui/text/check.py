@@ -21,5 +21,6 @@ def check_line(status: Status) -> list[str]:
         stalled_s=status.stalled_s,
         step=status.step,
         exit_code=status.exit_code,
+        attached=bool(status.ranks),
     )
     return [f"{toned(f'{found.glyph} {found.head}', found.tone)}   {found.text}  ({status.run})"]

@@ -18,16 +18,16 @@ COLUMNS = (
     Column("ranks"),
     Column("started", right=False),
     Column("age"),
-    Column("name", right=False),
+    Column("name", right=False, least=8),
 )
 TONES: dict[str, Tone] = {"live": "good", "ended": "quiet", "stale": "warn", "unreadable": "bad"}
 
 
-def ls_text(runs: Sequence[ListedRun], home: Path, now_s: float) -> list[str]:
-    """One line a run, newest first."""
+def ls_text(runs: Sequence[ListedRun], home: Path, now_s: float, width: int = 80) -> list[str]:
+    """One line a run, newest first; a name is shortened where the line is too long."""
     if not runs:
         return [f"no runs in {home}; start one with: rankscope run -- CMD, or rankscope demo"]
-    return table(COLUMNS, [_row(run, now_s) for run in runs])
+    return table(COLUMNS, [_row(run, now_s) for run in runs], width)
 
 
 def _row(run: ListedRun, now_s: float) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ def _row(run: ListedRun, now_s: float) -> tuple[str, ...]:
         numbers.DASH if run.world_size is None else str(run.world_size),
         _started(run.created_s),
         numbers.age(None if run.created_s is None else now_s - run.created_s),
-        safe(run.name or shlex.join(run.command)[:40] or run.note),
+        safe(run.name or shlex.join(run.command) or run.note),
     )
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -11,6 +12,9 @@ from rankscope.tui.dashboard.terminal import environment_at_start, shows_utf8
 from rankscope.tui.words.marks import Tone, plain
 
 _COLOURS: Mapping[Tone, str] = {"good": "32", "quiet": "2", "warn": "33", "bad": "1;31"}
+DEFAULT_WIDTH = 80
+MAX_WIDTH = 200
+"""Lines longer than this are hard to read."""
 _TONES = re.compile("\x01([a-z]+)\x02|\x03")
 
 
@@ -50,6 +54,13 @@ def complain(line: str) -> None:
     """Print ``line`` on stderr; it may be closed."""
     with contextlib.suppress(OSError, ValueError):
         print(plain(line, utf8()), file=sys.stderr, flush=True)
+
+
+def width() -> int:
+    """Columns to write in: the terminal's, and 80 where there is none."""
+    if not sys.stdout.isatty():
+        return DEFAULT_WIDTH
+    return max(40, min(MAX_WIDTH, shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns))
 
 
 @cache

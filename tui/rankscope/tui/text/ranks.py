@@ -1,12 +1,12 @@
 """The rank table as text."""
 
-from collections.abc import Sequence
-
-from rankscope.protocol.shapes import RankRow
+from rankscope.protocol.shapes import RankRow, Status
 from rankscope.tui.text.output import toned
 from rankscope.tui.text.table import Column, table
 from rankscope.tui.words import numbers
-from rankscope.tui.words.marks import rank_mark, safe
+from rankscope.tui.words.blame import ENDED_STATES, marks_of
+from rankscope.tui.words.marks import Mark, safe
+from rankscope.tui.words.verdict import NOBODY_ATTACHED
 
 COLUMNS = (
     Column("rank"),
@@ -17,23 +17,28 @@ COLUMNS = (
     Column("loss"),
     Column("‖g‖"),
     Column("peak"),
-    Column("host", right=False),
+    Column("host", right=False, least=8),
     Column("pid"),
     Column("heard"),
     Column("lost"),
     Column("off", right=False),
 )
+AGES = ("in phase", "heard")
+"""Of a run that is over they would say how long the hub went on, and nothing of the ranks."""
 
 
-def ranks_text(ranks: Sequence[RankRow], width: int = 80) -> list[str]:
+def ranks_text(status: Status, width: int = 80) -> list[str]:
     """One line a rank; columns that do not fit are left out, from the right."""
-    if not ranks:
-        return ["no rank has been heard of yet"]
-    return table(COLUMNS, [_row(row) for row in ranks], width)
+    over = status.state in ENDED_STATES
+    if not status.ranks:
+        return [NOBODY_ATTACHED if over else "no rank has been heard of yet"]
+    marks = marks_of(status)
+    kept = [at for at, column in enumerate(COLUMNS) if not (over and column.title in AGES)]
+    rows = [_row(row, marks[row.rank]) for row in status.ranks]
+    return table([COLUMNS[at] for at in kept], [[row[at] for at in kept] for row in rows], width)
 
 
-def _row(row: RankRow) -> tuple[str, ...]:
-    mark = rank_mark(row)
+def _row(row: RankRow, mark: Mark) -> tuple[str, ...]:
     lost = row.dropped + row.missed
     return (
         str(row.rank),

@@ -1,13 +1,16 @@
 """The first screen as text: the same words, in the same order, for a pipe or a log."""
 
 import textwrap
+import time
 from collections import Counter
 from collections.abc import Iterator
 
-from rankscope.protocol.shapes import Finding, Node, Overview, RankRow, Status
+from rankscope.protocol.shapes import Finding, Node, Overview, Status
 from rankscope.tui.text.output import toned, untoned
 from rankscope.tui.words import numbers
-from rankscope.tui.words.marks import SEVERITIES, rank_mark, safe
+from rankscope.tui.words.blame import ENDED_STATES, about, marks_of
+from rankscope.tui.words.marks import SEVERITIES, Mark, safe
+from rankscope.tui.words.stall import next_step, standings, unexplained
 from rankscope.tui.words.verdict import verdict
 
 PHASES = ("data", "forward", "backward", "optimizer", "other")
@@ -18,40 +21,53 @@ MAX_UNWELL = 16
 WIDTH = 80
 
 
-def status_text(status: Status, overview: Overview) -> list[str]:
+def status_text(status: Status, overview: Overview, width: int = WIDTH) -> list[str]:
     """The run in about twelve lines; more only when there is more to say."""
     return [
-        *_head(status, overview),
-        *_verdict(status, overview),
-        *_numbers(status, overview),
-        *_nodes(status, overview),
-        *_other_findings(status),
-        *_foot(status, overview),
+        *_head(status, overview, width),
+        *_verdict(status, overview, width),
+        *_numbers(status, overview, width),
+        *_nodes(status, overview, width),
+        *_other_findings(status, width),
+        *_foot(status, overview, width),
     ]
 
 
-def _head(status: Status, overview: Overview) -> Iterator[str]:
+def _head(status: Status, overview: Overview, width: int) -> Iterator[str]:
     parts = [
         f"rankscope  {safe(status.name or status.run)}",
         *_size(status, overview),
         *([f"attempt {status.attempt}"] if status.attempt else []),
         *([f"run {status.run}"] if status.name else []),
     ]
-    return _flow(parts, " · ", WIDTH)
+    return _flow(parts, " · ", width)
 
 
 def _size(status: Status, overview: Overview) -> list[str]:
     if not status.world_size:
-        return ["no rank has joined"]
+        return ["no rank has joined", *_end(status, overview)]
+    over = status.state in ENDED_STATES
     return [
         overview.trainer,
         numbers.plural(status.world_size, "rank"),
         numbers.plural(len(overview.nodes), "node"),
-        f"up {numbers.clock(overview.up_s)}",
+        f"{'ran' if over else 'up'} {numbers.clock(overview.up_s)}",
+        *_end(status, overview),
     ]
 
 
-def _verdict(status: Status, overview: Overview) -> Iterator[str]:
+def _end(status: Status, overview: Overview) -> list[str]:
+    """That and when a run ended, and with what."""
+    if status.state not in ENDED_STATES:
+        return []
+    when = ""
+    if overview.ended_s is not None:
+        when = time.strftime(" %Y-%m-%d %H:%M:%S", time.localtime(overview.ended_s))
+    code = [] if status.exit_code is None else [f"exit code {status.exit_code}"]
+    return [f"ended{when}", *code]
+
+
+def _verdict(status: Status, overview: Overview, width: int) -> Iterator[str]:
     found = verdict(
         state=status.state,
         finding=status.verdict,
@@ -59,62 +75,79 @@ def _verdict(status: Status, overview: Overview) -> Iterator[str]:
         step=status.step,
         healthy_s=overview.healthy_s,
         exit_code=status.exit_code,
+        attached=bool(status.ranks),
     )
     head = f"{found.glyph} {found.head}   "
-    for at, line in enumerate(_wrap(found.text, len(head)) or [""]):
+    for at, line in enumerate(_wrap(found.text, len(head), width) or [""]):
         yield toned(head, found.tone) + line if at == 0 else " " * len(head) + line
-    for more in found.more:
-        for line in _wrap(more, 4):
+    for more in (*_about(status), *found.more):
+        for line in _wrap(more, 4, width):
             yield "    " + line
-    if status.verdict is not None and status.verdict.next:
-        for at, line in enumerate(_wrap(safe(status.verdict.next), 10)):
-            yield ("    next  " if at == 0 else " " * 10) + line
+    next_ = "" if status.verdict is None else safe(status.verdict.next)
+    if unexplained(status):
+        next_ = next_step(status.ranks)
+    for at, line in enumerate(_wrap(next_, 10, width)):
+        yield ("    next  " if at == 0 else " " * 10) + line
 
 
-def _numbers(status: Status, overview: Overview) -> Iterator[str]:
+def _about(status: Status) -> list[str]:
+    """Below the headline: whom it hurts and since when; of a riddle, where each rank stands."""
+    if unexplained(status):
+        return [each.text for each in standings(status.ranks)]
+    finding = status.verdict
+    if finding is None or finding.severity == "info":
+        return []
+    return ["   ".join(words for _, words in about(finding, status.state))]
+
+
+def _numbers(status: Status, overview: Overview, width: int) -> Iterator[str]:
     if overview.step_s is None and not status.step:
         return
-    yield (
-        f"  step {numbers.count(status.step)}   {numbers.digits3(overview.steps_per_s)} step/s   "
-        f"{numbers.si(overview.tokens_per_s)} tok/s   loss {numbers.loss(overview.loss)}   "
-        f"‖g‖ {numbers.norm(overview.grad_norm)}   "
-        f"{numbers.span(overview.step_s)} ±{numbers.milliseconds(overview.step_spread_s)}"
-    )
+    parts = [
+        f"step {numbers.count(status.step)}",
+        f"{numbers.digits3(overview.steps_per_s)} step/s",
+        f"{numbers.si(overview.tokens_per_s)} tok/s",
+        f"loss {numbers.loss(overview.loss)}",
+        f"‖g‖ {numbers.norm(overview.grad_norm)}",
+        f"{numbers.span(overview.step_s)} ±{numbers.milliseconds(overview.step_spread_s)}",
+    ]
+    for line in _flow(parts, "   ", width - 2):
+        yield f"  {line}"
     if overview.phase_s:
         shares = [
             f"{name} {numbers.milliseconds(overview.phase_s[name])}"
             for name in PHASES
             if name in overview.phase_s
         ]
-        yield f"  phase  {'  '.join(shares)}  ms"
+        for line in _flow(["phase", *shares, "ms"], "  ", width - 2):
+            yield f"  {line}"
 
 
-def _nodes(status: Status, overview: Overview) -> Iterator[str]:
-    rows = {row.rank: row for row in status.ranks}
-    width = max((len(node.host) for node in overview.nodes), default=0)
+def _nodes(status: Status, overview: Overview, width: int) -> Iterator[str]:
+    marks = marks_of(status)
+    names = max((len(node.host) for node in overview.nodes), default=0)
     for node in overview.nodes[:MAX_NODES]:
-        yield from _node(node, rows, min(width, 24))
+        yield from _node(node, marks, min(names, 24), width)
     if len(overview.nodes) > MAX_NODES:
         yield f"  and {numbers.plural(len(overview.nodes) - MAX_NODES, 'more node')}"
 
 
-def _node(node: Node, rows: dict[int, RankRow], width: int) -> Iterator[str]:
+def _node(node: Node, marks: dict[int, Mark], names: int, width: int) -> Iterator[str]:
     tail = f"   peak {numbers.size_bytes(node.memory_peak_bytes)}"
     for gpu in node.gpus[:1]:
         if gpu.utilisation_percent is not None:
             tail += f"   GPU {gpu.utilisation_percent:.0f} %"
         if gpu.temperature_c is not None:
             tail += f"   {gpu.temperature_c:.0f} °C"
-    known = [rows[rank] for rank in node.ranks if rank in rows]
-    lines = list(_flow(_cells(known), "  ", WIDTH - width - 4 - len(tail)))
+    known = [(rank, marks[rank]) for rank in node.ranks if rank in marks]
+    lines = list(_flow(_cells(known), "  ", width - names - 4 - len(tail)))
     for at, line in enumerate(lines or [""]):
-        name = safe(node.host)[:width] if at == 0 else ""
-        yield f"  {name:<{width}}  {line}{tail if at == 0 else ''}"
+        name = safe(node.host)[:names] if at == 0 else ""
+        yield f"  {name:<{names}}  {line}{tail if at == 0 else ''}"
 
 
-def _cells(rows: list[RankRow]) -> list[str]:
+def _cells(marks: list[tuple[int, Mark]]) -> list[str]:
     """One cell a rank; on a node of very many, counts, and cells of those that are unwell."""
-    marks = [(row.rank, rank_mark(row)) for row in rows]
     cells = [
         f"{rank} {toned(mark.glyph, mark.tone)}" + (f" {mark.word}" if mark.tone in UNWELL else "")
         for rank, mark in marks
@@ -128,25 +161,25 @@ def _cells(rows: list[RankRow]) -> list[str]:
     return [*summary, *unwell[:MAX_UNWELL], *([f"and {more} more"] if more > 0 else [])]
 
 
-def _other_findings(status: Status) -> Iterator[str]:
+def _other_findings(status: Status, width: int) -> Iterator[str]:
     others = [finding for finding in status.findings if finding != status.verdict]
     for finding in others:
-        yield from _finding_lines(finding)
+        yield from _finding_lines(finding, width)
 
 
-def _finding_lines(finding: Finding) -> Iterator[str]:
+def _finding_lines(finding: Finding, width: int) -> Iterator[str]:
     mark = SEVERITIES[finding.severity]
     head = f"  {mark.glyph} {finding.kind}  "
-    for at, line in enumerate(_wrap(safe(finding.headline), len(head))):
+    for at, line in enumerate(_wrap(safe(finding.headline), len(head), width)):
         yield toned(head, mark.tone) + line if at == 0 else " " * len(head) + line
 
 
-def _foot(status: Status, overview: Overview) -> Iterator[str]:
+def _foot(status: Status, overview: Overview, width: int) -> Iterator[str]:
     parts = []
     if status.last_checkpoint is not None:
         verified = "verified" if status.last_checkpoint.verified else "not verified"
         parts.append(f"checkpoint step {numbers.count(status.last_checkpoint.step)} {verified}")
-    if overview.data_age_s is not None and status.state not in ("finished", "failed"):
+    if overview.data_age_s is not None and status.state not in ENDED_STATES:
         parts.append(f"heard {numbers.age(overview.data_age_s)} ago")
     if overview.overhead_s_per_step is not None:
         parts.append(f"agent cost {numbers.span(overview.overhead_s_per_step)}/step")
@@ -158,12 +191,12 @@ def _foot(status: Status, overview: Overview) -> Iterator[str]:
     off = sorted({probe for row in status.ranks for probe in row.probes_off})
     if off:
         parts.append(f"probes off: {', '.join(map(safe, off))}")
-    for line in _flow(parts, "   ", WIDTH - 2):
+    for line in _flow(parts, "   ", width - 2):
         yield "  " + line
 
 
-def _wrap(text: str, indent: int) -> list[str]:
-    return textwrap.wrap(text, max(20, WIDTH - indent), break_long_words=True)
+def _wrap(text: str, indent: int, width: int) -> list[str]:
+    return textwrap.wrap(text, max(20, width - indent), break_long_words=True)
 
 
 def _flow(pieces: list[str], gap: str, width: int) -> Iterator[str]:

@@ -1,4 +1,8 @@
-"""A plain table: columns as wide as their widest cell; what does not fit goes, from the right."""
+"""A plain table: columns as wide as their widest cell, as far as the width allows.
+
+Where it does not, columns that may (``least``) are shortened; what still does not fit goes, from
+the right.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +17,8 @@ class Column:
     title: str
     right: bool = True
     """Numbers stand to the right, words to the left."""
+    least: int | None = None
+    """How far its cells may be shortened, in characters; None: not at all. They are not toned."""
 
 
 def table(
@@ -23,6 +29,7 @@ def table(
         max([len(column.title), *(len(untoned(row[at])) for row in rows)])
         for at, column in enumerate(columns)
     ]
+    _shorten(columns, widths, width - len(indent))
     kept = 0
     used = len(indent)
     for at, size in enumerate(widths):
@@ -39,6 +46,21 @@ def table(
     ]
 
 
+def _shorten(columns: Sequence[Column], widths: list[int], width: int) -> None:
+    """Take from ``widths`` what is too much, the last column that may be shortened first."""
+    too_much = sum(widths) + len(GAP) * (len(widths) - 1) - width
+    for at in reversed(range(len(columns))):
+        least = columns[at].least
+        if least is not None and too_much > 0:
+            shorter = max(least, len(columns[at].title), widths[at] - too_much)
+            if shorter < widths[at]:
+                too_much -= widths[at] - shorter
+                widths[at] = shorter
+
+
 def _cell(text: str, width: int, right: bool) -> str:
-    room = " " * (width - len(untoned(text)))
+    size = len(untoned(text))
+    if size > width:
+        return text[: width - 1] + "…"
+    room = " " * (width - size)
     return room + text if right else text + room

@@ -4,7 +4,11 @@ from dataclasses import dataclass
 
 from rankscope.protocol.shapes import Finding, State
 from rankscope.tui.words import numbers
+from rankscope.tui.words.blame import was_interrupted
+from rankscope.tui.words.evidence import in_short
 from rankscope.tui.words.marks import SEVERITIES, STATES, Tone, safe
+
+NOBODY_ATTACHED = "no rank called attach(…): nothing was watched"
 
 
 @dataclass(frozen=True)
@@ -29,10 +33,12 @@ def verdict(
     step: int,
     healthy_s: float | None = None,
     exit_code: int | None = None,
+    attached: bool = True,
 ) -> Verdict:
     """The verdict from what ``Status`` and ``Overview`` hold of the same names.
 
-    ``finding`` is the gravest open one. A notice does not make a run unwell.
+    ``finding`` is the gravest open one. A notice does not make a run unwell. ``attached``: whether
+    any rank was ever heard of.
     """
     if finding is not None and finding.severity != "info":
         return _of_finding(state, finding, stalled_s)
@@ -48,6 +54,8 @@ def verdict(
             text = f"no rank has moved since step {numbers.count(step)}"
         case "paused":
             text = f"at step {numbers.count(step)}"
+        case "finished" | "failed" if not attached:
+            text = f"{NOBODY_ATTACHED}{_exit_words(exit_code)}"
         case "finished" | "failed":
             text = f"at step {numbers.count(step)}{_exit_words(exit_code)}"
     head = mark.word
@@ -59,7 +67,9 @@ def verdict(
 def _of_finding(state: State, finding: Finding, stalled_s: float | None) -> Verdict:
     mark = SEVERITIES[finding.severity]
     tone, glyph = mark.tone, mark.glyph
-    if state == "failed":
+    if was_interrupted(state, finding):
+        tone, glyph, head = "warn", "■", "INTERRUPTED"
+    elif state == "failed":
         tone, glyph, head = STATES["failed"].tone, STATES["failed"].glyph, "FAILED"
     elif state == "stalled":
         head = f"STALLED {numbers.age(finding.since_s if stalled_s is None else stalled_s)}"
@@ -67,7 +77,7 @@ def _of_finding(state: State, finding: Finding, stalled_s: float | None) -> Verd
         head = finding.kind.upper()
     else:
         head = finding.kind
-    more = tuple(safe(line) for line in finding.evidence[:2])
+    more = tuple(safe(line) for line in in_short(finding))
     return Verdict(tone, glyph, head, safe(finding.headline), more)
 
 

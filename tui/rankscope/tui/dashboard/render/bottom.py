@@ -41,7 +41,7 @@ def state_line(picture: Picture, width: int) -> Line:
     if overview.hub_restarts:
         parts.append(line(Span("hub restarts ", "dim"), numbers.count(overview.hub_restarts)))
     if overview.incidents:
-        parts.append(line(Span("incidents ", "dim"), numbers.count(overview.incidents)))
+        parts.append(line(Span("log entries ", "dim"), numbers.count(overview.incidents)))
     room = width - width_of(checkpoint) - 5
     return spread(line("  ", *checkpoint), line(*first_that_fit(parts, room, "   "), "  "), width)
 

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterable
 
 from rankscope.protocol.shapes import GroupRow, RankDetail, RankRow
-from rankscope.tui.dashboard.marks import ABSENT
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.grid import TONE_STYLES
 from rankscope.tui.dashboard.render.line import (
@@ -23,6 +22,7 @@ from rankscope.tui.dashboard.render.nodes import bare_ranks
 from rankscope.tui.dashboard.render.numbers import phase_line, step_time_sparkline
 from rankscope.tui.dashboard.render.table import Column, columns_that_fit, head_line, row_line
 from rankscope.tui.words import numbers
+from rankscope.tui.words.blame import ABSENT
 
 NAME_WIDTH = 12
 FACTS_FIRST = ("rankscope", "python", "torch", "backend", "cuda", "nccl")
@@ -120,7 +120,8 @@ def _now(row: RankRow, picture: Picture, width: int) -> list[Line]:
         if row.rank in finding.ranks:
             lines += _named(finding.kind, finding.headline, width, "warn")
         elif row.rank in finding.victims:
-            lines += _named("held up by", finding.headline, width)
+            held = bool(finding.ranks) and not picture.ended
+            lines += _named("held up by" if held else "because", finding.headline, width)
     return lines
 
 
@@ -190,6 +191,8 @@ def _number(sequence: int) -> str:
 
 def _memory(detail: RankDetail, width: int) -> list[Line]:
     known = {name: value for name, value in detail.memory.items() if value is not None}
+    if detail.resident_bytes is not None:
+        known.pop("resident_bytes", None)  # an older reading of what stands with the process
     if not known:
         return [line("  ", Span("nothing reported yet", "dim"))]
     lines = []

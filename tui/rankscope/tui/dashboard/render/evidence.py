@@ -2,13 +2,25 @@
 
 from collections.abc import Sequence
 
-from rankscope.protocol.shapes import Finding
+from rankscope.protocol.shapes import Finding, Status
 from rankscope.tui.dashboard.picture import Picture
-from rankscope.tui.dashboard.render.line import BLANK, Line, Span, StyleName, fit, line, paragraph
+from rankscope.tui.dashboard.render.line import (
+    BLANK,
+    Line,
+    Span,
+    StyleName,
+    fit,
+    left,
+    line,
+    paragraph,
+)
 from rankscope.tui.words import numbers
+from rankscope.tui.words.blame import did_to_victims
+from rankscope.tui.words.evidence import quoted
 from rankscope.tui.words.marks import SEVERITIES
+from rankscope.tui.words.stall import next_step, standings, unexplained
 
-NAME_WIDTH = 10
+NAME_WIDTH = 12
 STYLES: dict[str, StyleName] = {"info": "dim", "warning": "warn", "critical": "bad"}
 
 
@@ -29,8 +41,7 @@ def evidence_lines(picture: Picture, width: int) -> list[Line]:
 def short_evidence(verdict: Finding, others: Sequence[Finding], width: int) -> list[Line]:
     """The evidence of the verdict and the headlines of the other findings, a line each."""
     lines: list[Line] = []
-    for index, text in enumerate(verdict.evidence):
-        lines += _named("evidence" if index == 0 else "", f"· {text}", width)
+    lines += _evidence(verdict, width)
     for index, finding in enumerate(others):
         mark = SEVERITIES[finding.severity]
         text = f"{mark.glyph} {finding.kind}: {finding.headline}"
@@ -39,17 +50,50 @@ def short_evidence(verdict: Finding, others: Sequence[Finding], width: int) -> l
 
 
 def _nothing(picture: Picture, width: int) -> list[Line]:
-    status, overview = picture.status, picture.overview
+    status = picture.status
     text = "no open finding"
+    if status is not None and unexplained(status):
+        return [*stall_lines(status, width), *_log_line(picture, width)]
     if status is not None and status.state == "stalled":
         text = "no rank moves, and no cause was found yet"
     elif picture.ended:
         text = "no finding was open at the end"
-    lines = [line("  ", text)]
-    if overview is not None and overview.incidents:
-        count = numbers.plural(overview.incidents, "entry").replace("entrys", "entries")
-        lines.append(line("  ", Span(f"the incident log has {count}: rankscope incidents", "dim")))
-    return [fit(each, width) for each in lines]
+    return [fit(line("  ", text), width), *_log_line(picture, width)]
+
+
+def _log_line(picture: Picture, width: int) -> list[Line]:
+    overview = picture.overview
+    if overview is None or not overview.incidents:
+        return []
+    count = numbers.plural(overview.incidents, "entry").replace("entrys", "entries")
+    text = f"the incident log has {count}: rankscope incidents"
+    return [fit(line("  ", Span(text, "dim")), width)]
+
+
+def stall_lines(status: Status, width: int) -> list[Line]:
+    """Where the ranks of a run stand that does not move, when nothing found explains it."""
+    lines = _named("stalled", "no rank moves, and no cause was found yet", width, "strong")
+    for index, each in enumerate(standings(status.ranks)):
+        lines += _named("" if index else "where", f"· {each.text}", width)
+    step = next_step(status.ranks)
+    return lines + (_named("next", step, width, "accent") if step else [])
+
+
+def _state(picture: Picture) -> str:
+    return "" if picture.status is None else picture.status.state
+
+
+def _evidence(finding: Finding, width: int) -> list[Line]:
+    """A sentence a paragraph; a traceback as it was printed."""
+    lines: list[Line] = []
+    for text, of_traceback in zip(finding.evidence, quoted(finding.evidence), strict=True):
+        name = "" if lines else "evidence"
+        if of_traceback:
+            head = Span(left(name, NAME_WIDTH), "dim")
+            lines.append(fit(line("  ", head, "  ", text), width))
+        else:
+            lines += _named(name, f"· {text}", width)
+    return lines
 
 
 def finding_lines(finding: Finding, picture: Picture, width: int) -> list[Line]:
@@ -63,7 +107,8 @@ def finding_lines(finding: Finding, picture: Picture, width: int) -> list[Line]:
         *_named("culprit", _ranks(finding.ranks, "none is to blame"), width),
     ]
     if finding.victims:
-        lines += _named("holds up", _ranks(finding.victims, ""), width)
+        before, after = did_to_victims(finding, _state(picture))
+        lines += _named("took along" if after else before, _ranks(finding.victims, ""), width)
     if finding.step is not None:
         lines += _named("at step", numbers.count(finding.step), width)
     ago = "" if picture.ended else " ago"
@@ -71,8 +116,7 @@ def finding_lines(finding: Finding, picture: Picture, width: int) -> list[Line]:
     lines += _named("since", since, width)
     for name, value in finding.where.items():
         lines += _named(name, str(value), width)
-    for index, text in enumerate(finding.evidence):
-        lines += _named("evidence" if index == 0 else "", f"· {text}", width)
+    lines += _evidence(finding, width)
     if finding.next:
         lines += _named("next", finding.next, width, "accent")
     return lines

@@ -1,16 +1,16 @@
 """The help, made from the registry of actions and from the marks themselves."""
 
 from rankscope.tui.dashboard.actions import ACTIONS, GROUPS
-from rankscope.tui.dashboard.marks import BLAMED, SUSPECT, WAITING
 from rankscope.tui.dashboard.render.grid import TONE_STYLES
 from rankscope.tui.dashboard.render.line import BLANK, Line, Span, line, paragraph, wrap
+from rankscope.tui.words.blame import BLAMED, SUSPECT, WAITING
 from rankscope.tui.words.marks import Mark
 
 KEYS_WIDTH = 20
 
 MARKS = (
     (Mark("●", "at work", "good"), "it is heard of and moves"),
-    (Mark("◌", "starting", "quiet"), "no step yet"),
+    (Mark("◌", "starting", "quiet"), "it has called attach(…) and begun no step"),
     (WAITING, "held up by another rank, or stalled with all"),
     (Mark("◌", "silent", "warn"), "nothing heard of it for a while"),
     (SUSPECT, "named by a warning"),

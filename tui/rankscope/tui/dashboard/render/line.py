@@ -163,7 +163,14 @@ def paragraph(
     wrapped = wrap(text, width - indent - head_width - 1, max_lines) or [""]
     heads = [head, *([Span("")] * (len(wrapped) - 1))]
     return [
-        fit(line(" " * indent, Span(left(h.text, head_width), h.style), Span(each, style)), width)
+        fit(
+            line(
+                " " * indent,
+                Span(left(clip(h.text, head_width - 1), head_width), h.style),
+                Span(each, style),
+            ),
+            width,
+        )
         for h, each in zip(heads, wrapped, strict=True)
     ]
 

@@ -4,7 +4,7 @@ from statistics import fmean
 
 from rankscope.protocol.shapes import Node, Overview
 from rankscope.tui.dashboard.picture import Picture
-from rankscope.tui.dashboard.render.line import Line, Span, first_that_fit, join, line
+from rankscope.tui.dashboard.render.line import Line, Span, first_that_fit, join, line, width_of
 from rankscope.tui.words import numbers
 
 NAMED_AT_MOST = 2
@@ -15,12 +15,15 @@ def node_details(node: Node, picture: Picture, width: int) -> Line:
     """In ``width`` columns, the most important first; what does not fit is left out."""
     if width < 8:
         return ()
-    parts = [*_troubled(node, picture), *_readings(node)]
-    return first_that_fit(parts, width, "   ")
+    for where in (True, False):  # in which phase they are is said only where there is room
+        troubled = _troubled(node, picture, where)
+        if width_of(join(troubled, "   ")) <= width:
+            break
+    return first_that_fit([*troubled, *_readings(node, picture)], width, "   ")
 
 
-def _troubled(node: Node, picture: Picture) -> list[Line]:
-    """``5 SIGKILL   4 6 7 waiting``: the ranks that are not well, by what they are."""
+def _troubled(node: Node, picture: Picture, where: bool) -> list[Line]:
+    """``rank 5 SIGKILL   ranks 4 6 7 waiting``: the ranks that are not well, by what they are."""
     by_word: dict[tuple[str, str], list[int]] = {}
     for rank in node.ranks:
         mark = picture.mark(rank)
@@ -28,11 +31,11 @@ def _troubled(node: Node, picture: Picture) -> list[Line]:
             by_word.setdefault((mark.tone, mark.word), []).append(rank)
     parts: list[Line] = []
     for (tone, word), ranks in sorted(by_word.items()):
-        names = bare_ranks(ranks)
+        names = numbers.ranks(ranks, 4)
         row = picture.rows.get(ranks[0])
         age = ""
         if tone == "bad" and len(ranks) == 1 and row is not None:
-            age = "" if row.phase in ("ended", word) else f" in {row.phase}"
+            age = f" in {row.phase}" if where and row.phase not in ("ended", word) else ""
             if row.phase_s is not None and not picture.ended:
                 age += f" {numbers.age(row.phase_s)}"
         parts.append(line(Span(f"{names} {word}{age}", "bad" if tone == "bad" else "warn")))
@@ -44,11 +47,12 @@ def bare_ranks(ranks: list[int], limit: int = 4) -> str:
     return numbers.ranks(ranks, limit).partition(" ")[2]
 
 
-def _readings(node: Node) -> list[Line]:
+def _readings(node: Node, picture: Picture) -> list[Line]:
     parts = [_memory(node), *_gpu(node)]
     if node.load_1min is not None and not node.gpus:
         parts.append(line(Span("load ", "dim"), f"{node.load_1min:.1f}"))
-    parts.append(sentinel(node))
+    if not _over(picture):
+        parts.append(sentinel(node))
     return parts
 
 
@@ -84,6 +88,11 @@ def _gpu(node: Node) -> list[Line]:
     if power:
         parts.append(line(f"{sum(power):.0f} W"))
     return parts
+
+
+def _over(picture: Picture) -> bool:
+    """Whether nothing is watched any more: then a sentinel that is gone is as it should be."""
+    return picture.ended or picture.snapshot.replay
 
 
 def sentinel(node: Node) -> Line:
@@ -126,6 +135,8 @@ def fleet(picture: Picture) -> Line:
     if warm:
         parts.append(line(f"{max(warm):.0f} °C max"))
     down = [node.host for node in nodes if node.sentinel != "up"]
+    if _over(picture):
+        return join(parts, "   ")
     if down:
         shown = ", ".join(down[:3]) + (f" and {len(down) - 3} more" if len(down) > 3 else "")
         parts.append(line(Span(f"no sentinel: {shown}", "warn")))

@@ -12,6 +12,8 @@ from rankscope.tui.words import numbers
 PHASES = ("data", "forward", "backward", "optimizer", "other")
 MIN_SPARK, MAX_SPARK = 8, 60
 SCALE_WIDTH = 12
+NUMBER_WIDTHS = (5, 4, 3)
+"""Cells of a phase's milliseconds, from the comfortable to the tight."""
 
 
 def number_lines(overview: Overview | None, width: int, chart_rows: int = 1) -> list[Line]:
@@ -24,7 +26,11 @@ def number_lines(overview: Overview | None, width: int, chart_rows: int = 1) -> 
 
 def _newest(overview: Overview, width: int) -> Line:
     steps_per_s = "0.00" if overview.state == "stalled" else _rate(overview.steps_per_s)
-    tokens = numbers.si(0.0 if overview.state == "stalled" else overview.tokens_per_s)
+    tokens = numbers.si(
+        0.0
+        if overview.state == "stalled" and overview.tokens_per_s is not None
+        else overview.tokens_per_s
+    )
     parts = [
         line(Span(" step ", "dim"), Span(f"{numbers.count(overview.step):>7}", "strong")),
         line(f"{steps_per_s:>6}", Span(" step/s", "dim")),
@@ -75,10 +81,12 @@ def _charts(overview: Overview, width: int, rows: int) -> list[Line]:
     times = drawn_out(by_bucket(history.step, history.step_s, room, max), room)
     known = [value for value in loss if value is not None and math.isfinite(value)]
     high = _three_medians(times)
-    left_scale = ["loss"] + [""] * (rows - 1)
+    # Of more steps than there are bars each bar is a mean: its extremes are not single losses.
+    name = "loss (mean)" if len(history.step) > room else "loss"
+    left_scale = [name] + [""] * (rows - 1)
     if known:
         left_scale = [
-            "loss",
+            name,
             numbers.loss(max(known)),
             *[""] * (rows - 3),
             numbers.loss(min(known)),
@@ -134,12 +142,21 @@ def phase_line(phase_s: dict[str, float], width: int) -> Line:
     total = sum(seconds for _, seconds in shown)
     if total <= 0:
         return line(Span("  phase ", "dim"), Span("no step yet", "dim"))
-    words = [(name, f" {numbers.milliseconds(seconds):>5} ") for name, seconds in shown]
-    taken = sum(len(name) + len(text) + 2 for name, text in words) + len("  phase ") + 3
-    room = min(60, max(0, width - taken))
+    for digits in NUMBER_WIDTHS:
+        words = [(name, f" {numbers.milliseconds(s):>{digits}} ") for name, s in shown]
+        gap = 2 if digits == NUMBER_WIDTHS[0] else 1 if digits > NUMBER_WIDTHS[-1] else 0
+        taken = sum(len(name) + len(text) + gap for name, text in words) + len("  phase ") + 3
+        if taken <= width:
+            break
+    while taken > width and len(words) > 1:  # a number without its name or unit is a riddle
+        name, text = words.pop()
+        taken -= len(name) + len(text) + gap
+    bars = 60 if digits == NUMBER_WIDTHS[0] else 0
+    room = min(bars, max(0, width - taken))
     parts: list[str | Span] = [Span("  phase ", "dim")]
-    for (name, text), (_, seconds) in zip(words, shown, strict=True):
+    for (name, text), (_, seconds) in zip(words, shown[: len(words)], strict=True):
         cells = int(seconds / total * room + 0.5)
-        parts += [Span(name, "dim"), text, Span("▇" * cells, "bar"), "  " if cells else " "]
+        after = "  " if cells else " " * min(gap, 1)
+        parts += [Span(name, "dim"), text, Span("▇" * cells, "bar"), after]
     parts.append(Span("ms", "dim"))
     return fit(line(*parts), width)

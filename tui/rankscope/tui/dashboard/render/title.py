@@ -1,5 +1,7 @@
 """The first line: which run this is, and how old what is shown is."""
 
+import time
+
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.line import Line, Span, first_that_fit, line, spread, width_of
 from rankscope.tui.words import numbers
@@ -31,7 +33,8 @@ def freshness(picture: Picture, now_t_s: float) -> list[Span]:
     """``● live 0.2 s`` and its less pleasant forms."""
     snapshot = picture.snapshot
     if snapshot.replay:
-        return [Span("■ recording", "dim")]
+        ended = _ended(picture)
+        return [Span(f"■ recording{',' if ended else ''}{ended}", "dim")]
     since_s = 0.0 if snapshot.hub_s is None else max(0.0, now_t_s - snapshot.taken_t_s)
     if snapshot.link == "away":
         for_s = since_s if snapshot.hub_s is not None else None
@@ -39,7 +42,7 @@ def freshness(picture: Picture, now_t_s: float) -> list[Span]:
     if snapshot.link == "connecting":
         return [Span("◌ connecting", "dim")]
     if picture.ended:
-        return [Span("■ ended", "dim")]
+        return [Span(f"■{_ended(picture)}", "dim")]
     overview = picture.overview
     data_age_s = None if overview is None else overview.data_age_s
     if data_age_s is None:
@@ -48,6 +51,16 @@ def freshness(picture: Picture, now_t_s: float) -> list[Span]:
     if shown_s > FRESH_S:
         return [Span(f"○ silent {numbers.age(shown_s):>6}", "warn")]
     return [Span(f"● live {numbers.age(shown_s)}", "good")]
+
+
+def _ended(picture: Picture) -> str:
+    """`` ended 11-29 18:15``, in local time; nothing while the run goes on."""
+    overview = picture.overview
+    if overview is None or not picture.ended:
+        return ""
+    if overview.ended_s is None:
+        return " ended"
+    return time.strftime(" ended %m-%d %H:%M", time.localtime(overview.ended_s))
 
 
 def _up(picture: Picture, now_t_s: float) -> Span:

@@ -16,7 +16,9 @@ from rankscope.tui.dashboard.render.line import (
     wrap,
 )
 from rankscope.tui.words import numbers
+from rankscope.tui.words.blame import ENDED_STATES, about
 from rankscope.tui.words.marks import Tone
+from rankscope.tui.words.stall import next_step, unexplained
 from rankscope.tui.words.verdict import verdict
 
 HEADLINE_LINES = 3
@@ -27,6 +29,13 @@ TONES: Mapping[Tone, StyleName] = {
     "warn": "warn_block",
     "bad": "bad_block",
 }
+PARTS: Mapping[str, StyleName] = {
+    "kind": "dim",
+    "culprit": "bad",
+    "victims": "warn",
+    "age": "dim",
+}
+"""The styles of what :func:`about` says."""
 
 
 def verdict_lines(
@@ -47,6 +56,7 @@ def verdict_lines(
         step=status.step,
         healthy_s=None if overview is None else overview.healthy_s,
         exit_code=status.exit_code,
+        attached=bool(status.ranks),
     )
     trouble = said.tone in ("warn", "bad")
     stale = _stale_head(picture, now_t_s)
@@ -61,7 +71,11 @@ def verdict_lines(
     hang = width_of(start)
     text = _waits_for(status) if status.state == "starting" and not trouble else said.text
     style: StyleName = "strong" if trouble else ""
-    why = [fit(line(" " * INDENT, Span(picture.snapshot.error, "dim")), width)] if stale else []
+    error = picture.snapshot.error if stale else ""
+    why = [
+        fit(line(" " * INDENT, Span(each, "dim")), width)
+        for each in wrap(error, width - INDENT - 1, 2)
+    ]
     hint = line(Span(_hint(status, trouble), "dim"), " ")
     first, *more = wrap(text, width - hang - 1, 2 if brief else HEADLINE_LINES) or [""]
     lines = [fit(line(*start, Span(first, style)), width)]
@@ -71,7 +85,7 @@ def verdict_lines(
             lines[-1] = spread(lines[-1], hint, width)
         return [*lines, *why]
     lines.append(spread(line(" " * INDENT, *_who(status, finding)), hint, width))
-    return [*lines, *_next(finding, width), *why]
+    return [*lines, *_next(status, width), *why]
 
 
 def _no_news(picture: Picture, width: int) -> list[Line]:
@@ -125,19 +139,17 @@ def _who(status: Status, finding: Finding | None) -> list[Span]:
     if finding is None:
         ended = status.state in ("finished", "failed")
         return [Span("no cause was found" if ended else "no cause found yet", "dim")]
-    parts = [Span(finding.kind, "dim")]
-    if finding.ranks:
-        parts.append(Span(f"  {numbers.ranks(finding.ranks, 4)}", "bad"))
-    if finding.victims:
-        parts.append(Span(f"  holds up {numbers.ranks(finding.victims, 4)}", "warn"))
-    if status.state not in ("finished", "failed"):
-        parts.append(Span(f"  for {numbers.age(finding.since_s)}", "dim"))
+    said = about(finding, status.state)
+    parts = [Span(("  " if at else "") + text, PARTS[part]) for at, (part, text) in enumerate(said)]
+    if status.state in ENDED_STATES and status.exit_code is not None:
+        parts.append(Span(f"  exit code {status.exit_code}", "dim"))
     return parts
 
 
-def _next(finding: Finding | None, width: int) -> list[Line]:
-    """The next step to take, where a finding knows one."""
-    if finding is None or not finding.next:
-        return []
+def _next(status: Status, width: int) -> list[Line]:
+    """The next step to take, where one is known."""
+    step = "" if status.verdict is None else status.verdict.next
+    if unexplained(status):
+        step = next_step(status.ranks)
     head = Span("next", "accent")
-    return paragraph(head, 6, finding.next, width, indent=INDENT, max_lines=2)
+    return paragraph(head, 6, step, width, indent=INDENT, max_lines=2) if step else []

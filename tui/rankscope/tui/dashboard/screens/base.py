@@ -91,6 +91,10 @@ class Screen:
         """The rank that Enter opens."""
         return None
 
+    def chosen(self) -> int | None:
+        """The rank that was selected by hand; None while the screen chooses by itself."""
+        return None
+
     def select(self, rank: int) -> None:
         """Make ``rank`` the selected one, where there is such a thing."""
 

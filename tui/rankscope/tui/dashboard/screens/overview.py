@@ -2,12 +2,13 @@
 
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.bottom import state_line
-from rankscope.tui.dashboard.render.evidence import short_evidence
+from rankscope.tui.dashboard.render.evidence import short_evidence, stall_lines
 from rankscope.tui.dashboard.render.grid import Plan, grid_line, plan, tally
 from rankscope.tui.dashboard.render.line import BLANK, Line, Span, fit, join, line, rule, width_of
 from rankscope.tui.dashboard.render.nodes import fleet, node_details, notes
 from rankscope.tui.dashboard.render.numbers import number_lines
 from rankscope.tui.dashboard.screens.base import Direction, Layout, Room, Screen, head_lines
+from rankscope.tui.words.stall import unexplained
 
 TALLY_FROM = 9
 """With fewer ranks than this everyone is seen at a glance and need not be counted."""
@@ -61,6 +62,9 @@ class OverviewScreen(Screen):
     def _below(self, picture: Picture, room: Room, grid: Plan) -> list[Line]:
         """Below the ranks: why readings are missing, and in trouble what the verdict rests on."""
         lines = [fit(line("  ", Span(text, "dim")), room.width) for text in notes(picture.overview)]
+        status = picture.status
+        if status is not None and grid.kind == "spelled" and unexplained(status):
+            return [*lines, BLANK, *stall_lines(status, room.width)]
         verdict = picture.verdict
         if verdict is None or verdict.severity == "info" or grid.kind != "spelled":
             return lines
@@ -99,6 +103,9 @@ class OverviewScreen(Screen):
         if picture.worst_rank is not None:
             return picture.worst_rank
         return picture.order[0] if picture.order else None
+
+    def chosen(self) -> int | None:
+        return self._cursor
 
     def select(self, rank: int) -> None:
         self._cursor = rank

@@ -31,6 +31,9 @@ class RankScreen(Screen):
     def selected(self, picture: Picture) -> int | None:
         return self.rank
 
+    def chosen(self) -> int | None:
+        return self.rank
+
     def select(self, rank: int) -> None:
         self.rank = rank
         self.offset = 0

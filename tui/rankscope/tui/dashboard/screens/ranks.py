@@ -9,6 +9,9 @@ from rankscope.tui.dashboard.screens.base import Direction, Layout, Room, Screen
 from rankscope.tui.words import numbers
 from rankscope.tui.words.marks import Mark, rank_mark
 
+AGES = ("for", "heard")
+"""Of a run that is over they would tell how long the hub went on."""
+
 
 def _age_style(row: RankRow) -> StyleName:
     """Silence is worth a look from a few seconds on; ranks speak twice a second."""
@@ -70,7 +73,10 @@ class RanksScreen(Screen):
         if picture.status is None:
             return self.finish(picture, room, top, 0, lambda y: ())
         rows = picture.status.ranks
-        kept = columns_that_fit(columns(picture), room.width - 4, grow="host")
+        shown = columns(picture)
+        if picture.ended or picture.snapshot.replay:
+            shown = [column for column in shown if column.head not in AGES]
+        kept = columns_that_fit(shown, room.width - 4, grow="host")
         top.append(fit(line("   ", *head_line(kept)), room.width))
         at = self._at(picture)
 
@@ -109,6 +115,9 @@ class RanksScreen(Screen):
         if picture.worst_rank is not None:
             return picture.worst_rank
         return picture.order[0] if picture.order else None
+
+    def chosen(self) -> int | None:
+        return self._cursor
 
     def select(self, rank: int) -> None:
         self._cursor = rank

@@ -1,0 +1,101 @@
+"""A run that stands still and nobody knows why: where its ranks are, and what to type."""
+
+import msgspec
+import pytest
+
+from rankscope.protocol.shapes import RankRow
+from rankscope.tui.dashboard.picture import Picture
+from rankscope.tui.dashboard.render.line import text_of
+from rankscope.tui.dashboard.screens.base import Room
+from rankscope.tui.dashboard.screens.evidence import EvidenceScreen
+from rankscope.tui.text.output import untoned
+from rankscope.tui.text.status import status_text
+from rankscope.tui.words.stall import next_step, odd_one, standings
+from support.scenes import STOPPED, row, run
+
+
+def rows(*phases: tuple[str, float]) -> list[RankRow]:
+    return [row(rank, "vm", phase=p, phase_s=s) for rank, (p, s) in enumerate(phases)]
+
+
+@pytest.mark.parametrize(
+    ("found", "odd"),
+    [
+        (rows(("backward", 42.0), ("data", 43.0), ("backward", 42.0)), 1),
+        (rows(("backward", 42.0), ("backward", 42.0), ("other", 1.0)), 2),
+        (rows(("backward", 40.0), ("backward", 44.0)), 1),
+        (rows(("backward", 40.0), ("data", 44.0)), 1),
+        (rows(("backward", 42.0), ("backward", 42.0)), 0),
+        (rows(("ended", 90.0), ("backward", 42.0)), 1),
+        ([], None),
+    ],
+)
+def test_the_rank_to_look_at_is_the_odd_one_or_the_one_longest_in_its_phase(
+    found: list[RankRow], odd: int | None
+) -> None:
+    """Fewest in its phase first; then the longest; one that ended is no candidate."""
+    chosen = odd_one(found)
+    assert (None if chosen is None else chosen.rank) == odd
+
+
+def test_ranks_are_grouped_by_phase_with_the_longest_age() -> None:
+    """The odd ones come first."""
+    found = standings(rows(("backward", 42.0), ("data", 43.0), ("backward", 41.0)))
+    assert [each.text for each in found] == [
+        "rank 1 in data for 43 s",
+        "ranks 0 2 in backward for up to 42 s",
+    ]
+
+
+def test_no_step_is_made_up_where_no_process_is_known() -> None:
+    """Without a pid there is nothing to type."""
+    assert next_step([row(0, "vm", pid=None)]) == ""
+    assert next_step([]) == ""
+
+
+STUCK = {0: {"phase": "backward", "phase_s": 42.0}, 1: {"phase": "data", "phase_s": 43.0}}
+
+
+def shown() -> dict[str, str]:
+    snapshot = run(2, 2, gpu=False, state="stalled", stalled_s=42.0, rows=STUCK)
+    assert snapshot.status is not None
+    assert snapshot.overview is not None
+    layout = EvidenceScreen().layout(Picture(snapshot), Room(100, 24, 0.0))
+    return {
+        "status": "\n".join(map(untoned, status_text(snapshot.status, snapshot.overview))),
+        "evidence": "\n".join(text_of(each) for each in layout.lines(24)),
+    }
+
+
+@pytest.mark.parametrize("view", ["status", "evidence"])
+def test_a_stall_without_a_finding_leaves_a_trace(view: str) -> None:
+    """Where each rank stands and the command for the one to look at."""
+    text = shown()[view]
+    for words in (
+        "rank 1 in data for 43 s",
+        "rank 0 in backward for 42 s",
+        "py-spy dump --pid 4701 on node-a",
+    ):
+        assert words in text
+
+
+def test_a_stall_that_a_finding_explains_keeps_to_the_finding() -> None:
+    """Its own next step counts."""
+    snapshot = run(2, 2, state="stalled", stalled_s=42.0, rows=STUCK, findings=[STOPPED])
+    assert snapshot.status is not None
+    assert snapshot.overview is not None
+    text = "\n".join(map(untoned, status_text(snapshot.status, snapshot.overview)))
+    assert "py-spy" not in text
+    assert "kill -CONT" in text
+    bare = msgspec.structs.replace(snapshot.status, verdict=None, findings=[], ranks=[])
+    assert "next" not in "\n".join(map(untoned, status_text(bare, snapshot.overview)))
+
+
+def test_a_notice_explains_no_stall() -> None:
+    """Something small that is also known must not hide where the ranks stand."""
+    notice = msgspec.structs.replace(STOPPED, severity="info")
+    snapshot = run(2, 2, state="stalled", stalled_s=42.0, rows=STUCK, findings=[notice])
+    assert snapshot.status is not None
+    assert snapshot.overview is not None
+    text = "\n".join(map(untoned, status_text(snapshot.status, snapshot.overview)))
+    assert "py-spy dump --pid 4701" in text

@@ -1,0 +1,90 @@
+"""Who is to blame, who is a victim, who waits: one answer for every view.
+
+A rank's mark is what it says of itself (:func:`~.marks.rank_mark`), changed by what the open
+findings say of it.
+"""
+
+from dataclasses import replace
+
+from rankscope.protocol.shapes import Finding, RankRow, Status
+from rankscope.tui.words import numbers
+from rankscope.tui.words.marks import SEVERITIES, Mark, rank_mark
+
+ENDED_STATES = ("finished", "failed")
+
+ABSENT = Mark("◌", "not here yet", "quiet")
+WAITING = Mark("◌", "waiting", "warn")
+BLAMED = Mark("✗", "to blame", "bad")
+SUSPECT = replace(SEVERITIES["warning"], word="suspect")
+
+
+def marks_of(status: Status) -> dict[int, Mark]:
+    """The mark of every rank that was heard of, and of those a finding names."""
+    critical = _named(status.findings, "critical")
+    warned = _named(status.findings, "warning")
+    held_up = {rank for finding in status.findings for rank in finding.victims}
+    if status.state == "stalled":
+        held_up |= {row.rank for row in status.ranks}
+    marks = {row.rank: _mark(row, critical, warned, held_up) for row in status.ranks}
+    for rank in critical - marks.keys():
+        marks[rank] = BLAMED
+    return marks
+
+
+def about(finding: Finding, state: str) -> list[tuple[str, str]]:
+    """Kind, culprits, victims and age in a few words each: (part, words).
+
+    The parts are ``kind``, ``culprit``, ``victims`` and ``age``; those that do not apply are left
+    out.
+    """
+    parts = [("kind", finding.kind)]
+    if finding.ranks:
+        parts.append(("culprit", numbers.ranks(finding.ranks, 4)))
+    if finding.victims:
+        before, after = did_to_victims(finding, state)
+        names = numbers.ranks(finding.victims, 4)
+        parts.append(("victims", f"{before} {names} {after}".rstrip()))
+    if state not in ENDED_STATES:
+        parts.append(("age", f"for {numbers.age(finding.since_s)}"))
+    return parts
+
+
+def did_to_victims(finding: Finding, state: str) -> tuple[str, str]:
+    """The words before and after the victims: a run that is over holds nobody up any more."""
+    if not finding.ranks:
+        return "hit", ""
+    return ("took", "with it") if state in ENDED_STATES else ("holds up", "")
+
+
+def was_interrupted(state: str, finding: Finding | None) -> bool:
+    """Whether the run ended since it was told to: there is a reason, but no culprit."""
+    return (
+        state == "failed"
+        and finding is not None
+        and finding.severity == "warning"
+        and not finding.ranks
+    )
+
+
+def _named(findings: list[Finding], severity: str) -> set[int]:
+    return {rank for each in findings if each.severity == severity for rank in each.ranks}
+
+
+def _mark(row: RankRow, critical: set[int], warned: set[int], held_up: set[int]) -> Mark:
+    own = rank_mark(row)
+    ended = row.process == "ended" or row.phase == "ended"
+    if row.rank in critical:
+        # What is seen of a process ("SIGKILL", "stopped") says more than that it is to blame.
+        if ended:
+            return replace(own, glyph="✗", tone="bad")
+        return own if own.tone == "bad" else BLAMED
+    if ended:
+        # Ended by what befell another rank: said, but neither in the sign nor in the colour of
+        # the culprit.
+        dragged = own.tone == "bad" and row.rank in held_up
+        return replace(own, glyph="■", tone="warn") if dragged else own
+    if own.tone in ("bad", "warn"):
+        return own
+    if row.rank in warned:
+        return SUSPECT
+    return WAITING if row.rank in held_up else own
