@@ -113,7 +113,7 @@ class Core:
             self._pong(peer, message, now_s)
             return
         try:
-            self.state.apply(message, now_s)
+            news = self.state.apply(message, now_s)
         except BadMessage as error:
             self._bad(peer, "agent", str(error))
             return
@@ -121,7 +121,7 @@ class Core:
             self._bad(peer, "agent", "it brought up a bug in the hub")
             self._log.once("bug in apply", traceback.format_exc())
             return
-        if self._recorder is not None:
+        if news and self._recorder is not None:
             self._recorder.frame(now_s, frame)
         if isinstance(message, m.FromRank):
             if not self.state.knows_rank(message.rank) and message.attempt >= self.state.attempt:

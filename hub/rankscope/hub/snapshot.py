@@ -66,6 +66,6 @@ def load(raw: bytes) -> RunState:
     nodes = {state.node_sequences.size, state.node_clocks.size}
     if len(sizes) > 1 or len(nodes) > 1 or len(state.nodes.sentinels) > min(nodes):
         raise BadSnapshot("columns of different lengths")
-    if state.world_size > state.ranks.size:
+    if state.size() > state.ranks.size:
         raise BadSnapshot("more ranks than columns")
     return state

@@ -12,7 +12,9 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-MAX_SIZE = 1 << 20
+MAX_SIZE = 1 << 15
+"""Twice the largest world this is built for: about 25 MB of columns, and rows that fit a reply."""
+
 MIN_GROWTH = 16
 
 
@@ -56,7 +58,8 @@ class Columns:
         setattr(self.cells, name, memoryview(column))
 
     def reserve(self, size: int) -> None:
-        """Make room for at least ``size`` elements; existing ones keep their values."""
+        """Make room for ``size`` elements, at most ``MAX_SIZE``; existing ones keep theirs."""
+        size = min(size, MAX_SIZE)
         if size <= self.size:
             return
         # Ranks may turn up one by one: grow by half, not by one.

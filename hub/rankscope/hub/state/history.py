@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from rankscope.protocol import limits
 from rankscope.protocol import messages as m
 
 KEPT_STEPS = 512
@@ -66,7 +67,7 @@ class History:
         entry.optimizer_s += record.optimizer_s
         entry.other_s += record.other_s
         if record.tokens is not None:
-            entry.tokens += record.tokens
+            entry.tokens = min(limits.MAX_COUNT, entry.tokens + record.tokens)
             entry.token_ranks += 1
         if done_s > entry.done_s:
             entry.done_s = done_s

@@ -6,7 +6,8 @@ import msgspec
 
 from rankscope.protocol import messages as m
 
-MAX_NODES = 1 << 16
+MAX_NODES = 1 << 13
+"""More than four times the nodes of the largest world this is built for."""
 
 
 class Sentinel(msgspec.Struct):
@@ -40,11 +41,27 @@ class Nodes:
         """For each host the sentinel that was heard last."""
 
     def get(self, node: str) -> Sentinel | None:
-        """The sentinel of that name, made when it is new; None when there are too many."""
+        """The sentinel of that name, made when it is new; None when there are too many.
+
+        A new one may get the place of one whose host has a newer sentinel: clear its columns.
+        """
         sentinel = self.sentinels.get(node)
-        if sentinel is None and len(self.sentinels) < MAX_NODES:
-            sentinel = self.sentinels[node] = Sentinel(node, len(self.sentinels))
+        if sentinel is None:
+            index = len(self.sentinels)
+            if index >= MAX_NODES:
+                replaced = self._replaced()
+                if replaced is None:
+                    return None
+                index = replaced.index
+                del self.sentinels[replaced.node]
+            sentinel = self.sentinels[node] = Sentinel(node, index)
         return sentinel
+
+    def _replaced(self) -> Sentinel | None:
+        for sentinel in self.sentinels.values():
+            if sentinel.host and self.by_host.get(sentinel.host) is not sentinel:
+                return sentinel
+        return None
 
     def hello(self, sentinel: Sentinel, hello: m.NodeHello) -> None:
         sentinel.host = hello.host

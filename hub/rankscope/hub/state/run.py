@@ -8,18 +8,18 @@ import msgspec
 
 from rankscope.hub.state import silence
 from rankscope.hub.state.clocks import Clocks
+from rankscope.hub.state.columns import MAX_SIZE
 from rankscope.hub.state.history import History
-from rankscope.hub.state.nodes import Nodes, Sentinel
+from rankscope.hub.state.nodes import MAX_NODES, Nodes, Sentinel
+from rankscope.hub.state.plausible import lie_of_node, lie_of_rank
 from rankscope.hub.state.ranks import ALIVE, EXCEPTION, FINISHED, NO_GOODBYE, RankColumns
 from rankscope.hub.state.sequences import AGAIN, FRESH, Sequences
 from rankscope.hub.state.words import RankException, Words
+from rankscope.protocol import limits
 from rankscope.protocol import messages as m
 
 AWAY_S = 2.0
 """Ticks further apart than this mean that the hub itself was away: ages start anew."""
-
-MAX_EXIT = 1 << 32
-"""No exit code and no signal is as large."""
 
 
 class LateEnd(msgspec.Struct, frozen=True):
@@ -89,21 +89,24 @@ class RunState:
 
     # --- what changes it ----------------------------------------------------------------------
 
-    def apply(self, message: m.Message, received_s: float) -> None:
+    def apply(self, message: m.Message, received_s: float) -> bool:
         """Take in one message of an agent, a sentinel or the launcher.
 
-        Raises :class:`BadMessage` when it contradicts itself; nothing has changed then.
+        False when it was known already or is of an attempt that is over: nothing has changed then.
+        Raises :class:`BadMessage` when it cannot be true; nothing has changed then, either.
         """
         handler = self._rank_handlers.get(type(message))
         if handler is not None:
             assert isinstance(message, m.FromRank)
-            self._from_rank(message, handler, received_s)
-        elif isinstance(message, m.FromNode):
-            self._from_node(message, received_s)
-        elif isinstance(message, m.RunEnd) and self.run_end is None:
-            self.run_end = message
-            self.run_end_s = received_s
-            self._head()
+            return self._from_rank(message, handler, received_s)
+        if isinstance(message, m.FromNode):
+            return self._from_node(message, received_s)
+        if not isinstance(message, m.RunEnd) or self.run_end is not None:
+            return False
+        self.run_end = message
+        self.run_end_s = received_s
+        self._head()
+        return True
 
     def tick(self, now_s: float) -> None:
         """Time went on. Called whenever the hub diagnoses."""
@@ -129,34 +132,36 @@ class RunState:
         return rank < self.ranks.size and bool(self.ranks.known[rank])
 
     def size(self) -> int:
-        """How many ranks there are to show."""
-        return self.world_size or int(self.ranks.heard().nonzero()[0].max(initial=-1)) + 1
+        """How many ranks there are rows for: all of the world, as far as the columns reach."""
+        if self.world_size:
+            return min(self.world_size, MAX_SIZE)
+        return int(self.ranks.heard().nonzero()[0].max(initial=-1)) + 1
 
     # --- ranks --------------------------------------------------------------------------------
 
     def _from_rank(
         self, message: m.FromRank, handler: Callable[[Any, float], None], received_s: float
-    ) -> None:
+    ) -> bool:
         rank = message.rank
         attempt = message.attempt
-        if type(message) is m.Hello:
-            self._check_hello(message)
-        if attempt != self.attempt:
+        now = attempt == self.attempt
+        last_seq = self.sequences.cells.last[rank] if now and rank < self.sequences.size else 0
+        lie = lie_of_rank(message, self.run, self.world_size if now else 0, last_seq)
+        if lie:
+            raise BadMessage(lie)
+        if not now:
             if attempt < self.attempt:
-                return
+                return False
             self._begin_attempt(attempt)
-        elif 0 < self.world_size <= rank and type(message) is not m.Hello:
-            raise BadMessage(f"rank {rank} in a world of {self.world_size}")
         ranks = self.ranks
         if rank >= ranks.size:
             self._reserve(max(rank + 1, self.world_size))
         if type(message) is m.Hello:
             self._renew(message)
-        clocks = self.clocks
-        clocks.heard(rank, message.t_s, received_s)
         arrived = self.sequences.arrived(rank, message.seq)
         if arrived == AGAIN:
-            return
+            return False
+        self.clocks.heard(rank, message.t_s, received_s)
         if arrived == FRESH:
             if self.first_heard_s is None:
                 self.first_heard_s = received_s
@@ -168,6 +173,7 @@ class RunState:
             self._records(message, received_s)
         self.version += 1
         self.ranks.cells.changed[rank] = self.version
+        return True
 
     def _reserve(self, size: int) -> None:
         self.ranks.reserve(size)
@@ -175,12 +181,6 @@ class RunState:
         self.clocks.reserve(size)
         # Rows that nobody was told of come into being.
         self.ranks.changed[:] = self.version + 1
-
-    def _check_hello(self, hello: m.Hello) -> None:
-        if hello.run != self.run:
-            raise BadMessage(f"rank {hello.rank} says it is of run {hello.run}")
-        if hello.rank >= hello.world_size:
-            raise BadMessage(f"rank {hello.rank} in a world of {hello.world_size}")
 
     def _begin_attempt(self, attempt: int) -> None:
         self.attempt = attempt
@@ -287,17 +287,18 @@ class RunState:
 
     # --- nodes --------------------------------------------------------------------------------
 
-    def _from_node(self, message: m.FromNode, received_s: float) -> None:
-        if isinstance(message, m.NodeHello) and message.run != self.run:
-            raise BadMessage(f"a sentinel on {message.host} says it is of run {message.run}")
-        sentinel = self.nodes.get(message.node)
-        if sentinel is None:
-            return
+    def _from_node(self, message: m.FromNode, received_s: float) -> bool:
+        known = self.nodes.sentinels.get(message.node)
+        last_seq = self.node_sequences.cells.last[known.index] if known else 0
+        lie = lie_of_node(message, self.run, last_seq)
+        if lie:
+            raise BadMessage(lie)
+        sentinel = known or self._new_sentinel(message.node)
         index = sentinel.index
-        self.node_sequences.reserve(index + 1)
-        self.node_clocks.reserve(index + 1)
-        self.node_clocks.heard(index, message.t_s, received_s)
         arrived = self.node_sequences.arrived(index, message.seq)
+        if arrived == AGAIN:
+            return False
+        self.node_clocks.heard(index, message.t_s, received_s)
         if arrived == FRESH or isinstance(message, m.ProcessEnded):
             self._node_handlers[type(message)](message, sentinel, received_s)
         before = self.nodes.by_host.get(sentinel.host)
@@ -307,6 +308,17 @@ class RunState:
         self.nodes.heard(sentinel, received_s)
         self.version += 1
         self.head_changed = self.version
+        return True
+
+    def _new_sentinel(self, node: str) -> Sentinel:
+        sentinel = self.nodes.get(node)
+        if sentinel is None:
+            raise BadMessage(f"sentinel {node}: there are {MAX_NODES} already")
+        self.node_sequences.reserve(sentinel.index + 1)
+        self.node_clocks.reserve(sentinel.index + 1)
+        self.node_sequences.restart(sentinel.index)
+        self.node_clocks.clear(sentinel.index)
+        return sentinel
 
     def _node_hello(self, hello: m.NodeHello, sentinel: Sentinel, received_s: float) -> None:
         self.nodes.hello(sentinel, hello)
@@ -330,8 +342,6 @@ class RunState:
                 ranks.changed[rank] = self.version
 
     def _process_ended(self, end: m.ProcessEnded, sentinel: Sentinel, received_s: float) -> None:
-        if abs(end.exit_code or 0) > MAX_EXIT or abs(end.signal or 0) > MAX_EXIT:
-            raise BadMessage(f"rank {end.rank} ended with {end.exit_code}, {end.signal}")
         at_s = self.node_clocks.place(sentinel.index, end.event_t_s, received_s)
         rank = end.rank
         if end.attempt < self.attempt:
@@ -379,8 +389,6 @@ class RunState:
 
     def dropped(self) -> int:
         """Records agents threw away, and messages that were sent and never arrived."""
-        return (
-            int(self.ranks.dropped.sum())
-            + int(self.sequences.missed.sum())
-            + int(self.node_sequences.missed.sum())
-        )
+        counts = (self.ranks.dropped, self.sequences.missed, self.node_sequences.missed)
+        # Not numpy's sum, which wraps around: a rank may claim any count.
+        return min(limits.MAX_COUNT, sum(sum(count.tolist()) for count in counts))

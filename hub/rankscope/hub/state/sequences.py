@@ -8,6 +8,9 @@ from rankscope.hub.state.columns import COUNT, Columns, Field, Integers
 MAX_REMEMBERED_GAPS = 256
 """Numbers a peer skipped that may still come late; older gaps are lost for good."""
 
+MAX_JUMP = 1 << 32
+"""No sender lost as many messages in a row: a number further ahead is a lie."""
+
 FRESH, LATE, AGAIN = 1, 2, 0
 
 
