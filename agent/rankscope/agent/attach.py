@@ -4,6 +4,7 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
+from rankscope.agent import switch
 from rankscope.agent.agent import Agent
 from rankscope.protocol import env
 
@@ -41,6 +42,8 @@ def attach(
         return registry.join(
             model, optimizer, checkpoint=checkpoint, name=name, start_step=start_step
         )
-    except Exception as error:  # noqa: BLE001 - training goes on, watched or not
+    except Exception as error:
+        if switch.is_users(error):
+            raise
         log.warning("rankscope: training goes on unwatched: %s: %s", type(error).__name__, error)
         return Agent(None)

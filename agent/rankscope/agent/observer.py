@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import torch
 
 from rankscope.agent import events, switch
+from rankscope.agent.calls import Calls
 from rankscope.agent.events import Event
 from rankscope.agent.probes import catalogue
 from rankscope.agent.probes.base import Probe
@@ -38,7 +39,7 @@ class Observer:
         self.thread = threading.get_ident()
         """The training thread: hooks that run on another are not of the loop."""
         self.noted: deque[Event] = deque(maxlen=events.MAX_EVENTS)
-        self.urgent: Callable[[], None] = lambda: None
+        self.urgent: Callable[[], None] = _nobody
         """Wakes the sending thread; set by whoever runs it."""
         self.on = True
         self.facts_changed = False
@@ -48,6 +49,7 @@ class Observer:
         self._models: list[weakref.ref[Any]] = []
         self._optimizers: list[weakref.ref[Any]] = []
         self.late = LateReader()
+        self.calls = Calls()
 
         self.probes: dict[str, Probe] = {kind.name: kind(self) for kind in catalogue.PROBES}
         self.loader = self._probe(Loader)
@@ -75,13 +77,27 @@ class Observer:
     def uninstall(self) -> None:
         """Every hook is taken away: training runs as if ``attach`` had never been called."""
         self.on = False
-        for probe in self.probes.values():
-            try:
-                probe.uninstall()
-            except Exception as error:
-                if switch.is_users(error):
-                    raise
-                self.fault(probe, error)
+        switch.contained(
+            *(functools.partial(self._uninstall, probe) for probe in self.probes.values())
+        )
+
+    def _uninstall(self, probe: Probe) -> None:
+        try:
+            probe.uninstall()
+        except Exception as error:
+            if switch.is_users(error):
+                raise
+            self.fault(probe, error)
+
+    def abandon(self) -> None:
+        """In a forked child: nothing is observed, and the sending thread's locks are not touched.
+
+        The parent's thread may have held one of them at the fork, and nobody would let go of it.
+        """
+        self.on = False
+        self.urgent = _nobody
+        self.uninstall()
+        self.noted.clear()
 
     def watch(self, model: Any, optimizer: Any) -> None:
         """A further model and optimizer (either may be None), unless they are watched already.
@@ -124,7 +140,7 @@ class Observer:
             if compiling():
                 return
             began = clock()
-            if not probe.on or not (anywhere or ident() == self.thread):
+            if not (probe.on and self.on and (anywhere or ident() == self.thread)):
                 return
             spent_s, kernel_s = self.spent_s, self.kernel_s
             try:
@@ -201,10 +217,14 @@ class Observer:
 
     def raised(self, error: BaseException) -> None:
         """``error`` is ending this rank. Noted once, however often it passes by."""
-        if self.reported != id(error):
+        if self.on and self.reported != id(error):
             self.reported = id(error)
             self.noted.append((events.RAISED, time.monotonic(), describe(error)))
             self.urgent()
+
+
+def _nobody() -> None:
+    """There is no thread to wake."""
 
 
 def _alive(references: "list[weakref.ref[Any]]") -> list[Any]:

@@ -25,11 +25,11 @@ def join(
     with _lock:
         if _session is None or _agent is None or _session.closed:
             forks.watch(_forget)
-            _session = Session(
+            session = Session(
                 name or os.environ.get(env.NAME) or script_name(), start_step, _sequence
             )
-            _agent = Agent(_session)
-            _session.start()
+            session.start()
+            _session, _agent = session, Agent(session)
         if checkpoint is not None:
             _session.checkpoint = checkpoint
         _session.watch(model, optimizer)

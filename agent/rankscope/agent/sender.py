@@ -120,7 +120,8 @@ class Sender(threading.Thread):
         self._ending = True
         self._flush_until_s = time.monotonic() + timeout_s
         self._wake.set()
-        self.join(timeout_s)
+        if self.ident is not None:  # else it was never started
+            self.join(timeout_s)
 
     def abandon(self) -> None:
         """In a forked child, where the thread and its sockets do not exist."""

@@ -1,14 +1,13 @@
 """The observation of one process from attach to end: the observer, its sender, and how it ends."""
 
 import atexit
-import contextlib
 import multiprocessing.util
 import sys
 import time
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from rankscope.agent import events, forks
+from rankscope.agent import events, forks, switch
 from rankscope.agent.observer import Observer
 from rankscope.agent.probes.loader import Batches
 from rankscope.agent.sender import Sender, Sequence
@@ -28,9 +27,18 @@ class Session:
         self._end_step = guard(self.observer.step, self.observer.step.on_end_step)
 
     def start(self) -> None:
+        """Raises what keeps the thread from starting; then no hook stays behind."""
+        try:
+            self._start()
+        except BaseException:
+            self.closed = True
+            switch.contained(self.observer.uninstall, self.sender.end, self._forget_exit)
+            raise
+
+    def _start(self) -> None:
+        self.sender.start()  # first: it may fail, and hooks that nobody reads are a burden
         self.observer.urgent = self.sender.wake
         self.observer.install()
-        self.sender.start()
         atexit.register(self.at_exit)
         if multiprocessing.parent_process() is not None:
             # A multiprocessing child may end without running atexit: this it does run.
@@ -48,12 +56,14 @@ class Session:
         self._end_step(loss, tokens)
 
     def pause(self) -> None:
-        self.observer.uninstall()
-        self.sender.paused = True
+        if not self.closed:
+            self.observer.uninstall()
+            self.sender.paused = True
 
     def resume(self) -> None:
-        self.sender.paused = False
-        self.observer.install()
+        if not self.closed:
+            self.sender.paused = False
+            self.observer.install()
 
     def costs_s(self) -> tuple[float, float]:
         return self.observer.spent_s, self.observer.kernel_s
@@ -63,9 +73,7 @@ class Session:
         if error is None or (isinstance(error, SystemExit) and not error.code):
             self.close("finished")
         else:
-            with contextlib.suppress(Exception):
-                self.observer.raised(error)
-            self.close("exception")
+            switch.contained(lambda: self.observer.raised(error), lambda: self.close("exception"))
 
     # the end
 
@@ -76,29 +84,31 @@ class Session:
         error = sys.exc_info()[1] or getattr(sys, "last_value", None)
         if isinstance(error, SystemExit):  # multiprocessing turns an exception into this
             error = error.__context__ if error.code else None
-        if isinstance(error, BaseException):
-            with contextlib.suppress(Exception):
-                self.observer.raised(error)
-        self.close("finished" if self.observer.reported is None else "exception")
+        found = error if isinstance(error, BaseException) else None
+        switch.contained(
+            lambda: None if found is None else self.observer.raised(found),
+            lambda: self.close("finished" if self.observer.reported is None else "exception"),
+        )
 
     def close(self, reason: str) -> None:
         """Remove every hook, tell the hub, and end the thread: at most 200 ms."""
         if self.closed:
             return
         self.closed = True
-        observer = self.observer
-        with contextlib.suppress(Exception):
-            observer.read_late()
-        with contextlib.suppress(Exception):
-            observer.uninstall()
-            observer.noted.append((events.CLOSED, time.monotonic(), reason))
-        self.sender.end()
+        noted = self.observer.noted
+        switch.contained(
+            self.observer.read_late,
+            self.observer.uninstall,
+            lambda: noted.append((events.CLOSED, time.monotonic(), reason)),
+            self.sender.end,
+            self._forget_exit,
+        )
+
+    def _forget_exit(self) -> None:
         atexit.unregister(self.at_exit)
 
     def abandon(self) -> None:
         """In a forked child: nothing of this session acts any more."""
         self.closed = True
-        self.observer.on = False
         forks.keep(self)
-        with contextlib.suppress(OSError):
-            self.sender.abandon()
+        switch.contained(self.observer.abandon, self.sender.abandon)

@@ -6,6 +6,7 @@ while the agent's code is on the stack: it is told by its code object in the tra
 """
 
 import signal
+from collections.abc import Callable
 from types import CodeType, TracebackType
 from typing import Any
 
@@ -16,6 +17,22 @@ def is_users(error: BaseException) -> bool:
         return True  # KeyboardInterrupt, SystemExit: never ours
     handlers = _handler_codes()
     return any(code in handlers for code in _codes(error.__traceback__))
+
+
+def contained(*actions: Callable[[], object]) -> None:
+    """Run every one of ``actions``. None is left out because another failed.
+
+    What they raise of their own is dropped; the first exception of the user's is raised at the end.
+    """
+    users: BaseException | None = None
+    for action in actions:
+        try:
+            action()
+        except BaseException as error:  # noqa: BLE001 - kept, to be raised once all was done
+            if users is None and is_users(error):
+                users = error
+    if users is not None:
+        raise users
 
 
 def _codes(traceback: TracebackType | None) -> list[CodeType]:

@@ -4,6 +4,7 @@ import importlib.metadata
 import os
 import platform
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,18 +26,18 @@ class Facts(Probe):
         self.device: torch.device | None = None
         self.cuda = False
         self._looked = False
-        self._handle: Any = None
+        self._remove: Callable[[], None] | None = None
 
     def watch_model(self, model: Any, *, first: bool) -> None:
         if first and not self._looked:
             self.look(model)
             hook = self.observer.guard(self, self.on_first_forward)
-            self._handle = model.register_forward_pre_hook(hook)
+            self._remove = self.observer.calls.add(model, before=hook)
 
     def uninstall(self) -> None:
-        if self._handle is not None:
-            self._handle.remove()
-            self._handle = None
+        if self._remove is not None:
+            self._remove()
+            self._remove = None
 
     def on_first_forward(self, now: float, model: Any, args: Any) -> None:
         self.uninstall()

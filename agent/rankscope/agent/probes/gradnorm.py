@@ -19,6 +19,7 @@ import torch
 
 from rankscope.agent.probes.base import Probe
 from rankscope.agent.probes.loss import Scalar
+from rankscope.agent.tracing import recorded
 
 COST_SHARE = 0.005
 """The share of a step's time that the norm may take, on average."""
@@ -75,14 +76,14 @@ class GradNormProbe(Probe):
     def on_clipped(self, now: float, total_norm: Any, args: Any, kwargs: Any) -> None:
         """``clip_grad_norm_(parameters, max_norm, norm_type)`` returned ``total_norm``."""
         norm_type = args[2] if len(args) > 2 else kwargs.get("norm_type", 2.0)
-        if float(norm_type) == 2.0 and self._found is None:
+        if float(norm_type) == 2.0 and self._found is None and not recorded():
             self._found = _of_total(total_norm)
             self.observer.kernel_s += time.monotonic() - now
 
     def on_step(self, now: float, optimizer: Any, *args: Any) -> None:
         """The optimizer is about to use its gradients."""
         self._steps += 1
-        if self._found is not None or self._steps % self._every:
+        if self._found is not None or self._steps % self._every or recorded():
             return
         self._found = local_norm(
             parameter.grad

@@ -4,12 +4,13 @@ A number on the CPU is read at once, for it is there. One on a CUDA device is ke
 read later, without waiting (``late``). Other devices have no such way, and no loss.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import torch
 
 from rankscope.agent.probes.base import Probe
+from rankscope.agent.tracing import recorded
 
 Scalar = float | torch.Tensor
 """A float as it is, or a copy of a one-element CUDA tensor."""
@@ -29,20 +30,20 @@ class Loss(Probe):
         self._untrained = 0  # scalar outputs whose backward has not come yet
         self._told = False  # end_step was given the loss: nothing need be found
         self._misses = 0
-        self._handles: list[Any] = []
+        self._removals: list[Callable[[], None]] = []
 
     def watch_model(self, model: Any, *, first: bool) -> None:
         if first and self._misses < LOOK_AT_OUTPUTS:
             hook = self.observer.guard(self, self.on_output)
-            self._handles.append(model.register_forward_hook(hook))
+            self._removals.append(self.observer.calls.add(model, output=hook))
 
     def uninstall(self) -> None:
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
+        for remove in self._removals:
+            remove()
+        self._removals.clear()
 
     def on_output(self, now: float, module: Any, args: Any, output: Any) -> None:
-        if self._told or not torch.is_grad_enabled():
+        if self._told or not torch.is_grad_enabled() or recorded():
             return
         found = scalar(_loss_in(output))
         if found is not None:
@@ -54,7 +55,7 @@ class Loss(Probe):
                 self.uninstall()
 
     def on_backward(self, now: float, tensors: Any) -> None:
-        if self._told:
+        if self._told or recorded():
             return
         if self._untrained:  # the model has returned this loss itself, unscaled
             self._untrained -= 1
