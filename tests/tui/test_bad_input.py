@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import socket
+import subprocess
 from pathlib import Path
 
 import msgspec
@@ -11,6 +13,7 @@ import pytest
 from rankscope.protocol import keys, rundir
 from rankscope.protocol.version import MAJOR
 from support.outside import nothing_left, rankscope, refused
+from support.runs import RANKSCOPE, environment
 from support.wire import hub_process, new_run
 
 pytestmark = pytest.mark.processes
@@ -42,6 +45,10 @@ def home(tmp_path: Path) -> Path:
         (["demo", "--trainer", "jax"], "ddp"),
         (["demo", "--text", "/no/such/text"], "no such file or folder"),
         (["checkpoint"], "not available in this version"),
+        (["run", "--", "/tmp"], "is a folder"),
+        (["status", "/tmp"], "no run directory (there is no run.json in it)"),
+        (["status", "."], "no run directory"),
+        (["top", "/etc/passwd"], "no run directory"),
         (["status", "--endpoint", "tcp://127.0.0.1:9"], "--key"),
         (["status", "--endpoint", "nonsense", "--key", "/no/key"], "no key file"),
     ],
@@ -101,6 +108,66 @@ def test_a_run_directory_open_to_others_is_refused(home: Path) -> None:
     directory.path.chmod(0o700)
     directory.info_path.chmod(0o644)
     refused(rankscope(home, "status", "run-1"), 2, "open to other users", "chmod go-rwx")
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\xff\x00", b"[1]", b"ssh-rsa AAAA", b"x" * 9000])
+def test_what_is_no_key_file_is_not_told_to_be_closed(
+    home: Path, tmp_path: Path, content: bytes
+) -> None:
+    """Advice on the mode of a file comes after seeing that it is a key at all."""
+    path = tmp_path / "key"
+    path.write_bytes(content)
+    path.chmod(0o644)
+    ran = rankscope(home, "status", "--endpoint", "tcp://127.0.0.1:9", "--key", str(path))
+    refused(ran, 2, "rankscope")
+    assert "chmod" not in ran.err
+    assert "grant" not in ran.err
+
+
+def test_a_folder_with_a_strange_run_json_is_not_told_to_be_removed(
+    home: Path, tmp_path: Path
+) -> None:
+    """It may be anybody's: rankscope advises on what it made itself only."""
+    folder = tmp_path / "theirs"
+    folder.mkdir(mode=0o755)
+    path = folder / "run.json"
+    path.write_text('{"mine": 1}')
+    path.chmod(0o600)
+    for mode in (0o755, 0o700):
+        folder.chmod(mode)
+        ran = rankscope(home, "status", str(folder))
+        refused(ran, 2, str(folder))
+        assert "chmod" not in ran.err
+        assert "remove" not in ran.err
+
+
+def test_a_run_is_found_by_its_name_and_by_the_start_of_its_id(home: Path) -> None:
+    """What is unique is enough; what is not is told with what it could be."""
+    with hub_process(home, run="run-10"), hub_process(home, run="run-20"):
+        assert json.loads(rankscope(home, "status", "run-2", "--json").out)["run"] == "run-20"
+        refused(rankscope(home, "status", "run-"), 2, "run-10", "run-20")
+        refused(rankscope(home, "status", "ru1"), 2, "no run ru1")
+        directory = rundir.RunDirectory(home / "runs" / "run-10")
+        directory.write_info(msgspec.structs.replace(directory.read_info(), name="tuesday"))
+        assert json.loads(rankscope(home, "status", "tuesday", "--json").out)["run"] == "run-10"
+
+
+@pytest.mark.parametrize("command", [["ls"], ["ls", "--json"], ["--help"], ["doctor"]])
+def test_a_full_disk_is_no_bug(home: Path, command: list[str]) -> None:
+    """One line on what could not be written, no crash file."""
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(
+            [*RANKSCOPE, *command],
+            env=environment(home),
+            stdin=subprocess.DEVNULL,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert result.returncode == 2, result
+    assert result.stderr == "rankscope: cannot write the output: No space left on device\n"
 
 
 def test_a_key_open_to_others_is_refused(home: Path) -> None:
@@ -223,7 +290,10 @@ def test_a_text_that_cannot_be_trained_on(
     if content is not None:
         text.write_bytes(content)
     with nothing_left(home):
-        refused(rankscope(home, "demo", "--ranks", "1", "--text", str(text)), 2, "text")
+        ran = rankscope(home, "demo", "--ranks", "1", "--text", str(text))
+        refused(ran, 2, "text")
+        for option in re.findall(r"--[a-z-]+", ran.err):
+            assert option in ("--text", "--ranks"), ran.err
     assert not list(home.glob("runs/*"))
 
 

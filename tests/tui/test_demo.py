@@ -66,9 +66,12 @@ def test_the_demo_on_a_terminal_shows_the_dashboard_and_q_ends_it(home: Path) ->
         Terminal([*RANKSCOPE, "demo", *ENDLESS], env=environment(home)) as terminal,
     ):
         terminal.wait_for("healthy", "loss", within_s=90)
+        terminal.wait_for("q end demo")
         terminal.press("q")
         terminal.wait_for("ending the demo", within_s=60)
+        terminal.wait_for("demo ended by you at step", within_s=60)
         assert terminal.exit_code(within_s=60) == 0
+        assert "FAILED" not in terminal.text()
         assert terminal.unclean() == []
 
 

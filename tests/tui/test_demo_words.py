@@ -8,7 +8,7 @@ import pytest
 from rankscope.protocol.exits import Exit, UserError
 from rankscope.protocol.shapes import History
 from rankscope.tui.demo.plan import plan
-from rankscope.tui.demo.progress import Losses, document, progress_line, summary_line
+from rankscope.tui.demo.progress import Losses, document, in_demo_words, progress_line, summary_line
 from support.samples import OVERVIEW, STATUS
 
 
@@ -40,6 +40,24 @@ def test_the_demo_is_an_ordinary_torchrun_job() -> None:
     assert "--rdzv-endpoint=127.0.0.1:0" in made.command
     assert made.command[-2:] == ("--steps", "7")
     assert made.environ == {"OMP_NUM_THREADS": "1"}
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "the text has 9 tokens and one batch needs 512 (2 × 2 × 2 × 64); name a larger --text, "
+            "or lower --batch-size, --seq-len or --accumulate",
+            "the text has 9 tokens and one batch needs 512 (2 × 2 × 2 × 64); give a larger --text, "
+            "or fewer --ranks",
+        ),
+        ("no text in /x; give another --text", "no text in /x; give another --text"),
+        ("the text is not UTF-8", "the text is not UTF-8"),
+    ],
+)
+def test_a_refusal_names_only_what_the_demo_has(said: str, told: str) -> None:
+    """A trainer's own options are none of the demo's."""
+    assert in_demo_words(said) == told
 
 
 def test_the_first_and_the_last_loss_are_kept() -> None:

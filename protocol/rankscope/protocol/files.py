@@ -3,6 +3,7 @@
 import os
 import stat
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from rankscope.protocol.exits import UserError
@@ -20,11 +21,14 @@ def write_private(path: Path, content: bytes) -> None:
         raise
 
 
-def read_private(path: Path, max_bytes: int, what: str) -> bytes:
+def read_private(
+    path: Path, max_bytes: int, what: str, recognise: Callable[[bytes], object] | None = None
+) -> bytes:
     """The content of ``path``, which only its owner may be able to read or write.
 
     Raises :class:`UserError` when it is missing, no plain file, larger than ``max_bytes``, another
-    user's, or open to others.
+    user's, or open to others. ``recognise`` raises one when the content is none of rankscope's:
+    that is told first, since advice on the mode of a file of somebody else's could do harm.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -36,10 +40,12 @@ def read_private(path: Path, max_bytes: int, what: str) -> bytes:
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode):
             raise UserError(f"the {what} {path} is not a plain file")
-        check_private(path, info, what)
         content = file.read(max_bytes + 1)
     if len(content) > max_bytes:
         raise UserError(f"the {what} {path} is larger than {max_bytes} bytes: not one of rankscope")
+    if recognise is not None:
+        recognise(content)
+    check_private(path, info, what)
     return content
 
 

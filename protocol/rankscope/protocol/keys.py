@@ -58,13 +58,18 @@ def write_client_key(path: Path, key: ClientKey) -> None:
 
 def read_client_key(path: Path) -> ClientKey:
     """The key in ``path``. Raises :class:`UserError` for every way in which it can be wrong."""
-    raw = read_private(path, MAX_KEY_FILE_BYTES, "key file")
-    try:
-        key = msgspec.json.decode(raw, type=ClientKey)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise UserError(
-            f"{path} is not a rankscope key file; ask for one with: rankscope grant viewer"
-        ) from None
-    if any(len(part) != Z85_CHARS for part in (key.public, key.secret, key.hub_public)):
-        raise UserError(f"{path} holds a damaged key; ask for a new one with: rankscope grant")
-    return key
+
+    def recognise(raw: bytes) -> ClientKey:
+        try:
+            key = msgspec.json.decode(raw, type=ClientKey)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise UserError(
+                f"{path} is not a rankscope key file; take keys/viewer.json of the run's directory"
+            ) from None
+        if any(len(part) != Z85_CHARS for part in (key.public, key.secret, key.hub_public)):
+            raise UserError(
+                f"{path} holds a damaged key; take keys/viewer.json of the run's directory again"
+            )
+        return key
+
+    return recognise(read_private(path, MAX_KEY_FILE_BYTES, "key file", recognise))

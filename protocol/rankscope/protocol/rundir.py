@@ -29,6 +29,7 @@ from rankscope.protocol.procs import is_alive, lock_holder, start_time_s
 from rankscope.protocol.version import MAJOR
 
 MAX_RUN_JSON_BYTES = 256 * 1024
+MAX_LISTED = 8
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -54,7 +55,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     protocol_major: int = MAJOR
     ended_s: float | None = None
-    """When the hub ended in an orderly way, Unix time."""
+    """When the run ended, Unix time; its hub may still serve it. A hub that leaves in an orderly
+    way before that writes its own end."""
     exit_code: int | None = None
     """What the launcher's command ended with, where there was one."""
 
@@ -94,17 +96,24 @@ class RunDirectory:
 
     def read_info(self) -> RunInfo:
         """``run.json``; raises :class:`UserError` when it is missing, damaged or not private."""
-        raw = read_private(self.info_path, MAX_RUN_JSON_BYTES, "run file")
-        try:
-            info = msgspec.json.decode(raw, type=RunInfo)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise UserError(f"{self.info_path} is damaged ({error}); remove {self.path}") from None
+        info = self._recognise(
+            read_private(self.info_path, MAX_RUN_JSON_BYTES, "run file", self._recognise)
+        )
         if info.protocol_major != MAJOR:
             raise UserError(
                 f"run {info.run} was made by a rankscope of protocol {info.protocol_major}, "
                 f"this one speaks {MAJOR}: use the version that made it",
             )
         return self._with_live_hub(info)
+
+    def _recognise(self, raw: bytes) -> RunInfo:
+        try:
+            return msgspec.json.decode(raw, type=RunInfo)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise UserError(
+                f"{self.info_path} is damaged, or not one of rankscope ({error}); "
+                "rankscope ls shows the runs there are"
+            ) from None
 
     def _with_live_hub(self, info: RunInfo) -> RunInfo:
         """``info`` with the hub that holds the lock, when the one it names is gone.
@@ -136,7 +145,10 @@ class RunDirectory:
             raise UserError(f"{path} is damaged; the run cannot be reached any more") from None
 
     def check(self) -> None:
-        """Raise :class:`UserError` unless the directory is there, this user's, and closed."""
+        """Raise :class:`UserError` unless it is a run directory, this user's, and closed.
+
+        That it is none is said first: somebody else's folder is not to be closed or changed.
+        """
         try:
             info = self.path.stat()
         except FileNotFoundError:
@@ -146,8 +158,22 @@ class RunDirectory:
         except OSError as error:
             raise UserError(f"cannot read {self.path}: {error.strerror}") from None
         if not self.path.is_dir():
-            raise UserError(f"{self.path} is not a run directory")
-        check_private(self.path, info, "run directory")
+            raise UserError(f"{self.path} is no run directory; rankscope ls shows what there is")
+        with contextlib.suppress(PermissionError):  # another user's: said below
+            try:
+                self.info_path.stat()
+            except FileNotFoundError:
+                raise UserError(
+                    f"{self.path} is no run directory (there is no run.json in it); "
+                    "rankscope ls shows what there is"
+                ) from None
+        try:
+            check_private(self.path, info, "run directory")
+        except UserError:
+            if self.info_path.is_file():
+                with contextlib.suppress(OSError), self.info_path.open("rb") as file:
+                    self._recognise(file.read(MAX_RUN_JSON_BYTES))
+            raise
 
 
 def hub_is_alive(info: RunInfo) -> bool:
@@ -244,15 +270,17 @@ def list_runs(home: Path) -> list[RunDirectory]:
 
 
 def find_run(home: Path, wanted: str | None) -> RunDirectory:
-    """The run a command means: a run id, a path, or None.
+    """The run a command means: a run id, the unique start of one, a run's name, a path, or None.
 
     None is the only live run; with none live, the newest ended one. Several live ones raise
     :class:`UserError` with the list, as does every name that leads nowhere.
     """
     if wanted is not None:
         path = Path(wanted).expanduser()
-        if os.sep not in wanted and not path.is_dir():
+        if os.sep not in wanted and ((home / wanted).is_dir() or not path.exists()):
             path = home / wanted
+            if not path.exists():
+                path = home / _unique(home, wanted)
         directory = RunDirectory(path.resolve())
         directory.check()
         return directory
@@ -271,12 +299,32 @@ def find_run(home: Path, wanted: str | None) -> RunDirectory:
     return chosen
 
 
+def _unique(home: Path, wanted: str) -> str:
+    """The id of the only run that is called ``wanted`` or begins so; ``wanted`` when none does.
+
+    Raises :class:`UserError` with the list when there are several.
+    """
+    found = []
+    for directory in list_runs(home):
+        with contextlib.suppress(UserError):
+            if directory.run.startswith(wanted) or directory.read_info().name == wanted:
+                found.append(directory.run)
+    if len(found) > 1:
+        more = f" and {len(found) - MAX_LISTED} more" if len(found) > MAX_LISTED else ""
+        raise UserError(
+            f"{wanted!r} may be any of {len(found)} runs, name one of them: "
+            f"{', '.join(found[:MAX_LISTED])}{more}"
+        )
+    return found[0] if found else wanted
+
+
 def live_runs(runs: list[RunDirectory]) -> list[RunDirectory]:
-    """Those of ``runs`` whose hub runs on this machine."""
+    """Those of ``runs`` that have not ended and whose hub runs on this machine."""
     live = []
     for directory in runs:
         with contextlib.suppress(UserError):
-            if hub_is_alive(directory.read_info()):
+            info = directory.read_info()
+            if info.ended_s is None and hub_is_alive(info):
                 live.append(directory)
     return live
 

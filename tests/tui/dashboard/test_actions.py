@@ -2,6 +2,7 @@
 
 import inspect
 
+import pytest
 from textual.app import App
 
 from rankscope.tui.dashboard.actions import ACTIONS, SCREENS, Action, footer_actions
@@ -12,7 +13,9 @@ from rankscope.tui.dashboard.navigation import Navigation
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.help import help_lines
 from rankscope.tui.dashboard.render.line import text_of
-from rankscope.tui.dashboard.screens.base import DIRECTIONS
+from rankscope.tui.dashboard.screens.base import DIRECTIONS, Room
+from rankscope.tui.dashboard.screens.help import HelpScreen
+from rankscope.tui.dashboard.screens.overview import OverviewScreen
 from rankscope.tui.feed.poller import Poller
 from support.scenes import SCENES
 
@@ -75,6 +78,28 @@ def test_help_names_every_key_and_says_what_it_does() -> None:
     text = " ".join(" ".join(text_of(line) for line in help_lines(120)).split())
     for action in ACTIONS:
         assert f"{action.all_keys_text} {action.help}" in text
+
+
+@pytest.mark.parametrize("ends_run", [False, True])
+def test_help_and_footer_say_what_leaving_does_to_the_run(ends_run: bool) -> None:
+    """It ends a demo; it does nothing to a run of one's own."""
+    picture = Picture(SCENES["healthy-2"](), ends_run=ends_run)
+    room = Room(160, 80, 0.0)
+    text = " ".join(
+        " ".join(text_of(line) for line in HelpScreen().layout(picture, room).lines(80)).split()
+    )
+    foot = text_of(OverviewScreen().layout(picture, room).lines(80)[-1])
+    assert ("q end demo" in foot) is ends_run
+    assert ("q quit" in foot) is not ends_run
+    assert ("the run goes on" in text) is not ends_run
+    assert ("the training ends" in text) is ends_run
+
+
+def test_a_key_that_can_do_nothing_says_so() -> None:
+    """In the footer, where one looks for keys."""
+    room = Room(120, 30, 0.0, "no rank is in trouble")
+    foot = text_of(OverviewScreen().layout(Picture(SCENES["healthy-2"]()), room).lines(30)[-1])
+    assert foot.endswith("no rank is in trouble ")
 
 
 def test_the_palette_offers_what_the_registry_says() -> None:

@@ -39,7 +39,7 @@ def add_run(parser: OneLineParser) -> None:
         "wanted",
         nargs="?",
         metavar="RUN",
-        help="run id or directory; without it the live run, else the newest",
+        help="run id or its start, name or directory; without it the live run, else the newest",
     )
     parser.add_argument("--endpoint", metavar="URL", help="tcp://HOST:PORT of a hub elsewhere")
     parser.add_argument("--key", type=Path, metavar="FILE", help="key file for --endpoint")

@@ -6,6 +6,7 @@ printed, since locals hold keys.
 """
 
 import contextlib
+import errno
 import importlib
 import os
 import signal
@@ -17,6 +18,9 @@ from rankscope.tui.arguments import Command, OneLineParser
 
 COMMANDS = ("run", "demo", "top", "ls", "status", "ranks", "incidents", "check", "drill", "doctor")
 """Each is a module of ``rankscope.tui.commands`` that keeps to :class:`Command`."""
+
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""How a disk says that it takes no more."""
 
 LATER = frozenset(
     {
@@ -41,14 +45,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = Exit.INTERRUPTED
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): end as other tools do, without a word.
-        # What is still buffered must not be flushed into the broken pipe at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _drop_output()
         code = 128 + signal.SIGPIPE
     except Exception as error:  # noqa: BLE001 - the last resort: a bug gets a file, not a traceback
-        from rankscope.tui.crash import write_crash
-
-        code = _say(write_crash(error), Exit.BUG)
+        code = _unforeseen(error)
     return int(code)
+
+
+def _unforeseen(error: Exception) -> int:
+    if isinstance(error, OSError) and error.errno in NO_ROOM and error.filename is None:
+        _drop_output()  # what refuses has no name: it is our output
+        return _say(f"cannot write the output: {error.strerror}", Exit.USAGE)
+    from rankscope.tui.crash import write_crash
+
+    return _say(write_crash(error), Exit.BUG)
+
+
+def _drop_output() -> None:
+    """What is still buffered must not be flushed into a broken pipe or a full disk at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _open_closed_streams() -> None:

@@ -12,8 +12,9 @@ from rankscope.protocol.rundir import RunDirectory, hub_is_alive, list_runs
 class ListedRun(msgspec.Struct):
     """One run directory.
 
-    ``live``: its hub runs; ``ended``: its hub ended in an orderly way; ``stale``: its hub is gone
-    without a word, or never was; ``unreadable``: see ``note``.
+    ``live``: its hub runs and it has not ended; ``ended``: it has, whether or not its hub still
+    serves it; ``stale``: its hub is gone without a word, or never was; ``unreadable``: see
+    ``note``.
     """
 
     run: str
@@ -44,16 +45,16 @@ def _one(directory: RunDirectory) -> ListedRun:
             path=str(directory.path),
             note=str(error),
         )
-    live = hub_is_alive(info)
+    served = hub_is_alive(info)
     return ListedRun(
         run=info.run,
-        state="live" if live else ("stale" if info.ended_s is None else "ended"),
+        state="ended" if info.ended_s is not None else ("live" if served else "stale"),
         name=info.name,
         created_s=info.created_s,
         ended_s=info.ended_s,
         exit_code=info.exit_code,
         world_size=info.world_size,
-        endpoint=info.endpoint if live else None,
+        endpoint=info.endpoint if served else None,
         command=info.command,
         path=str(directory.path),
     )

@@ -18,10 +18,13 @@ def on_terminal() -> bool:
     return sys.stdout.isatty() and is_usable()
 
 
-def show(directory: RunDirectory, *, title: str, readonly: bool) -> int:
-    """The dashboard over the run in ``directory`` until it is quit; the code to exit with."""
+def show(directory: RunDirectory, *, title: str, readonly: bool, ends_run: bool = False) -> int:
+    """The dashboard over the run in ``directory`` until it is quit; the code to exit with.
+
+    ``ends_run``: the caller ends the run then, and the dashboard says so.
+    """
     role: Role = "viewer" if readonly else "operator"
-    return _run(lambda: reach.connect(directory, role), title, readonly)
+    return _run(lambda: reach.connect(directory, role), title, readonly, ends_run)
 
 
 def show_remote(endpoint: str, key_file: Path, *, title: str, readonly: bool) -> int:
@@ -29,10 +32,12 @@ def show_remote(endpoint: str, key_file: Path, *, title: str, readonly: bool) ->
     return _run(lambda: reach.connect_remote(endpoint, key_file), title, readonly)
 
 
-def _run(connect: Callable[[], Connection], title: str, readonly: bool) -> int:
+def _run(
+    connect: Callable[[], Connection], title: str, readonly: bool, ends_run: bool = False
+) -> int:
     from rankscope.tui.dashboard.app import run_dashboard
 
     def feed(on_update: Callable[[Snapshot], None]) -> Poller:
         return Poller(connect, INTERVAL_S, on_update)
 
-    return run_dashboard(feed, title=title, readonly=readonly)
+    return run_dashboard(feed, title=title, readonly=readonly, ends_run=ends_run)

@@ -9,9 +9,11 @@ HELP = "train a small model for real on this machine, with the dashboard on scre
 
 
 def options(parser: OneLineParser) -> None:
+    from rankscope.tui.demo.plan import STEPS
+
     parser.add_argument("--trainer", default="ddp", help="ddp, or fsdp2 where it is available")
     parser.add_argument("--ranks", type=int, default=2, help="training processes (2)")
-    parser.add_argument("--steps", type=int, help="updates of the parameters")
+    parser.add_argument("--steps", type=int, help=f"updates of the parameters ({STEPS})")
     parser.add_argument(
         "--text", type=Path, metavar="PATH", help="train on this, not on Python's own library"
     )

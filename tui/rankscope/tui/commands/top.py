@@ -12,9 +12,12 @@ def options(parser: OneLineParser) -> None:
     add_run(parser)
     rights = parser.add_mutually_exclusive_group()
     rights.add_argument(
-        "--control", dest="readonly", action="store_false", help="may give commands (the default)"
+        "--control",
+        dest="readonly",
+        action="store_false",
+        help="connect as the operator (the default)",
     )
-    rights.add_argument("--readonly", action="store_true", help="only look")
+    rights.add_argument("--readonly", action="store_true", help="connect as a viewer")
     parser.set_defaults(readonly=False)
 
 

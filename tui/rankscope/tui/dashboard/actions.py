@@ -1,6 +1,6 @@
 """Everything a user can do, once: keys, command palette, footer and help all come from here."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 ScreenName = Literal["overview", "ranks", "rank", "evidence", "help"]
@@ -194,6 +194,25 @@ ACTIONS: tuple[Action, ...] = (
 )
 
 
-def footer_actions(screen: ScreenName) -> list[Action]:
+ENDING_THE_RUN: dict[str, tuple[str, str]] = {
+    "leave": ("end demo", "End the demo: the dashboard closes and the training ends."),
+    "interrupt": ("interrupt", "End the demo at once, with exit code 130."),
+}
+"""Label and help of what leads out, where the run ends with its dashboard."""
+
+
+def actions(ends_run: bool = False) -> tuple[Action, ...]:
+    """The registry; ``ends_run``: as it reads where the run ends with the dashboard."""
+    if not ends_run:
+        return ACTIONS
+    return tuple(
+        replace(action, label=said[0], help=said[1])
+        if (said := ENDING_THE_RUN.get(action.name))
+        else action
+        for action in ACTIONS
+    )
+
+
+def footer_actions(screen: ScreenName, ends_run: bool = False) -> list[Action]:
     """What the footer of ``screen`` shows, the most important first."""
-    return [action for action in ACTIONS if screen in action.footer]
+    return [action for action in actions(ends_run) if screen in action.footer]

@@ -26,13 +26,16 @@ FEED_ENDS_WITHIN_S = 0.5
 """Who quits does not wait for a hub that does not answer; the feed's thread is a daemon."""
 
 
-def run_dashboard(poller_factory: PollerFactory, *, title: str, readonly: bool) -> int:
+def run_dashboard(
+    poller_factory: PollerFactory, *, title: str, readonly: bool, ends_run: bool = False
+) -> int:
     """Show the dashboard until the user leaves; the exit code of the command.
 
     0 after ``q``, 130 after Ctrl-C, 128+n after a signal, 70 when the dashboard itself failed.
     Mouse reporting stays off: the terminal's own selecting and copying go on working, and keys
-    reach everything. ``title`` is shown until the run's own name is known. Raises
-    :class:`UserError` when there is no terminal: :func:`~.terminal.is_usable` tells beforehand.
+    reach everything. ``ends_run`` changes what is said of leaving. ``title`` is shown until the
+    run's own name is known. Raises :class:`UserError` when there is no terminal:
+    :func:`~.terminal.is_usable` tells beforehand.
     """
     if not is_usable():
         raise UserError("the dashboard needs a terminal; in a pipe use: rankscope status")
@@ -46,9 +49,17 @@ def run_dashboard(poller_factory: PollerFactory, *, title: str, readonly: bool) 
             colour = "NO_COLOR" not in os.environ
             try:
                 with keys_held():
-                    paint_first(Picture(first, title, readonly), utf8=utf8, colour=colour)
+                    paint_first(Picture(first, title, readonly, ends_run), utf8=utf8, colour=colour)
                     make = _load()
-                app = make(poller, mailbox, leaving, title=title, readonly=readonly, utf8=utf8)
+                app = make(
+                    poller,
+                    mailbox,
+                    leaving,
+                    title=title,
+                    readonly=readonly,
+                    utf8=utf8,
+                    ends_run=ends_run,
+                )
                 if leaving.code is None:
                     app.run(mouse=False)
                 else:

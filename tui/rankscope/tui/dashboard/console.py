@@ -13,7 +13,7 @@ from textual.filter import LineFilter
 from textual.screen import Screen as TextualScreen
 
 from rankscope.protocol.exits import Exit
-from rankscope.tui.dashboard.actions import ACTIONS, ScreenName
+from rankscope.tui.dashboard.actions import ACTIONS, ScreenName, actions
 from rankscope.tui.dashboard.leaving import Leaving, write_crash_file
 from rankscope.tui.dashboard.mailbox import Mailbox
 from rankscope.tui.dashboard.navigation import Navigation
@@ -49,6 +49,7 @@ class Dashboard(App[None]):
         title: str,
         readonly: bool,
         utf8: bool,
+        ends_run: bool = False,
     ) -> None:
         super().__init__(ansi_color=True)  # before the theme: the colour filters are made there
         self.set_reactive(App.theme, "ansi-dark")
@@ -58,7 +59,8 @@ class Dashboard(App[None]):
         self._mailbox = mailbox
         self._leaving = leaving
         self._navigation = Navigation()
-        self._picture = Picture(mailbox.take() or poller.latest, title, readonly)
+        self._picture = Picture(mailbox.take() or poller.latest, title, readonly, ends_run)
+        self._notice = ""
         self._canvas = Canvas()
         self._ascii = None if utf8 else AsciiFilter()
         self._drawn_t_s = 0.0
@@ -126,7 +128,7 @@ class Dashboard(App[None]):
         self._canvas.show(screen.layout(self._picture, room).lines(room.height))
 
     def _room(self) -> Room:
-        return Room(self.size.width, self.size.height, time.monotonic())
+        return Room(self.size.width, self.size.height, time.monotonic(), self._notice)
 
     def on_resize(self, event: Resize) -> None:
         self.draw()
@@ -137,7 +139,7 @@ class Dashboard(App[None]):
         if snapshot is None:
             return
         before = self._picture
-        self._picture = Picture(snapshot, before.title, before.readonly)
+        self._picture = Picture(snapshot, before.title, before.readonly, before.ends_run)
         if self._picture.news != before.news or self._due():
             self.draw()
 
@@ -162,7 +164,7 @@ class Dashboard(App[None]):
         rank = self._navigation.screen.selected(self._picture)
         if rank is not None:
             self._navigation.open(rank)
-        self._moved()
+        self._moved("" if rank is not None else "no rank to open yet")
 
     def action_move(self, direction: str) -> None:
         screen = self._navigation.screen
@@ -170,8 +172,8 @@ class Dashboard(App[None]):
         self._moved()
 
     def action_trouble(self) -> None:
-        self._navigation.trouble(self._picture)
-        self._moved()
+        found = self._navigation.trouble(self._picture)
+        self._moved("" if found else "no rank is in trouble")
 
     def action_redraw(self) -> None:
         self.refresh(repaint=True)
@@ -183,13 +185,14 @@ class Dashboard(App[None]):
     def action_interrupt(self) -> None:
         self._leave(Exit.INTERRUPTED)
 
-    def _moved(self) -> None:
+    def _moved(self, notice: str = "") -> None:
+        self._notice = notice
         self._poller.request_rank(self._navigation.screen.rank_wanted())
         self.draw()
 
     def get_system_commands(self, screen: TextualScreen[object]) -> Iterable[SystemCommand]:
         """The palette's entries: the registry's, and nothing else."""
-        for action in ACTIONS:
+        for action in actions(self._picture.ends_run):
             if action.palette:
                 yield SystemCommand(
                     f"{action.label} ({action.key_text})", action.help, self._runner(action.name)

@@ -18,6 +18,8 @@ class Picture:
     snapshot: Snapshot
     title: str = ""
     readonly: bool = True
+    ends_run: bool = False
+    """The run ends when the dashboard is left, as a demonstration does."""
 
     @property
     def status(self) -> Status | None:

@@ -1,5 +1,6 @@
 """One-line progress, and what is kept for the final summary. Pure."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,9 @@ from rankscope.protocol.shapes import History, Overview, Status
 from rankscope.tui.words import numbers
 from rankscope.tui.words.marks import safe
 from rankscope.tui.words.verdict import verdict
+
+DEMO_OPTIONS = frozenset({"--trainer", "--ranks", "--steps", "--text"})
+_OPTION = re.compile(r"--[a-z-]+")
 
 
 @dataclass
@@ -66,6 +70,14 @@ def summary_line(status: Status, losses: Losses, took_s: float) -> str:
     if status.verdict is not None and status.verdict.severity != "info":
         parts.insert(1, safe(status.verdict.headline))
     return " · ".join(parts)
+
+
+def in_demo_words(refusal: str) -> str:
+    """What a trainer said when it refused its settings, with advice that a demo can follow."""
+    said, _, advice = refusal.rpartition("; ")
+    if not said or set(_OPTION.findall(advice)) <= DEMO_OPTIONS:
+        return refusal
+    return f"{said}; give a larger --text, or fewer --ranks"
 
 
 def document(status: Status, losses: Losses) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from typing import IO
 
 from rankscope.protocol import jsontext
 from rankscope.protocol.exits import Exit, UserError
-from rankscope.protocol.shapes import Overview
+from rankscope.protocol.shapes import Overview, Status
 from rankscope.tui.demo.plan import Plan
-from rankscope.tui.demo.progress import document, progress_line, summary_line
+from rankscope.tui.demo.progress import document, in_demo_words, progress_line, summary_line
 from rankscope.tui.demo.watch import Watch
 from rankscope.tui.feed.merge import ENDED_STATES
 from rankscope.tui.launcher.child import exit_on_signals
@@ -20,6 +20,7 @@ from rankscope.tui.launcher.foreground import LOG_NAME, last_words, private_log
 from rankscope.tui.launcher.session import Session, say
 from rankscope.tui.text.output import complain
 from rankscope.tui.view import on_terminal, show
+from rankscope.tui.words import numbers
 from rankscope.tui.words.marks import safe
 
 ENDS_WITHIN_S = 20.0
@@ -76,7 +77,7 @@ def _on_screen(session: Session, plan: Plan, output: IO[bytes], log: Path) -> in
         over = threading.Event()
         supervisor = session.wait_in_thread(over)
         try:
-            left = show(session.directory, title=session.name, readonly=False)
+            left = show(session.directory, title=session.name, readonly=False, ends_run=True)
         finally:
             over.set()
             supervisor.join()
@@ -89,10 +90,16 @@ def _on_screen(session: Session, plan: Plan, output: IO[bytes], log: Path) -> in
     status = session.finish(code)
     if not was_running and code != Exit.FINE:
         _say_why(log, known=status is not None and status.verdict is not None)
-    say(last_words(session, code, status))
+    say(ended_by_user(session, status) if was_running else last_words(session, code, status))
     if left:
         return left
     return Exit.FINE if was_running else code
+
+
+def ended_by_user(session: Session, status: Status | None) -> str:
+    """The last word on a demonstration that was quit: that is no failure."""
+    at = "" if status is None else f" at step {numbers.count(status.step)}"
+    return f"demo ended by you{at}; look again with: rankscope status {session.directory.run}"
 
 
 def _refuse_as_the_trainer_did(session: Session, plan: Plan, code: int, log: Path) -> None:
@@ -106,7 +113,7 @@ def _refuse_as_the_trainer_did(session: Session, plan: Plan, code: int, log: Pat
     for line in _log_lines(log):
         if line.startswith(start):
             session.discard()
-            raise UserError(safe(line.removeprefix(start)))
+            raise UserError(in_demo_words(safe(line.removeprefix(start))))
 
 
 def _say_why(log: Path, known: bool) -> None:

@@ -74,8 +74,8 @@ class LinkState:
     def denied(self) -> LinkError:
         return LinkError(
             "denied",
-            f"the hub at {self.endpoint} does not admit this key; use the key file of that run, "
-            "or ask its owner for one: rankscope grant viewer",
+            f"the hub at {self.endpoint} does not admit this key; use the key file of that run "
+            "(keys/viewer.json in its directory; its owner has it)",
         )
 
     def timed_out(self, waited_s: float) -> LinkError:

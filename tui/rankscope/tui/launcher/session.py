@@ -42,6 +42,8 @@ def check_command(command: Sequence[str], environ: Mapping[str, str] = os.enviro
         raise UserError("no command given; write it after --: rankscope run -- python train.py")
     name = command[0]
     if shutil.which(name, path=environ.get("PATH")) is None:
+        if os.sep in name and Path(name).is_dir():
+            raise UserError(f"{name!r} is a folder, not a command; name a program in it")
         if os.sep in name and Path(name).exists():
             raise UserError(
                 f"{name!r} may not be executed; make it so (chmod +x) or name its interpreter: "

@@ -31,9 +31,9 @@ def evidence_lines(picture: Picture, width: int) -> list[Line]:
     findings = picture.findings
     if not findings:
         return _nothing(picture, width)
-    lines: list[Line] = []
-    for index, finding in enumerate(findings):
-        lines += [BLANK] if index else []
+    lines = stall_lines(picture.status, width) if unexplained(picture.status) else []
+    for finding in findings:
+        lines += [BLANK] if lines else []
         lines += finding_lines(finding, picture, width)
     return lines
 

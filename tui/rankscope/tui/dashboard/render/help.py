@@ -1,6 +1,6 @@
 """The help, made from the registry of actions and from the marks themselves."""
 
-from rankscope.tui.dashboard.actions import ACTIONS, GROUPS
+from rankscope.tui.dashboard.actions import GROUPS, actions
 from rankscope.tui.dashboard.render.grid import TONE_STYLES
 from rankscope.tui.dashboard.render.line import BLANK, Line, Span, line, paragraph, wrap
 from rankscope.tui.words.blame import BLAMED, SUSPECT, WAITING
@@ -23,16 +23,20 @@ NOTES = (
     "The mouse is left to your terminal, so that selecting and copying work as usual, also over "
     "SSH. Colours are your terminal's own sixteen; NO_COLOR=1 goes without. A locale without "
     "UTF-8 gets ASCII signs: LC_ALL=C.UTF-8 brings the others back.",
-    "The dashboard only looks: closing it, in whatever way, does nothing to the run.",
+)
+ONLY_LOOKS = "The dashboard only looks: closing it, in whatever way, does nothing to the run."
+ENDS_RUN = (
+    "This is a demo: its training ends when the dashboard is closed. A dashboard over a run of "
+    "your own (rankscope top) only looks, and closing it does nothing to the run."
 )
 
 
-def help_lines(width: int) -> list[Line]:
+def help_lines(width: int, ends_run: bool = False) -> list[Line]:
     lines: list[Line] = []
     for group, title in GROUPS.items():
         lines += [BLANK] if lines else []
         lines.append(line("  ", Span(title, "accent")))
-        for action in ACTIONS:
+        for action in actions(ends_run):
             if action.group != group:
                 continue
             head = Span(action.all_keys_text, "strong")
@@ -41,7 +45,7 @@ def help_lines(width: int) -> list[Line]:
     for mark, meaning in MARKS:
         head = Span(f"{mark.glyph} {mark.word}", TONE_STYLES[mark.tone])
         lines += paragraph(head, KEYS_WIDTH, meaning, width, indent=4)
-    for note in NOTES:
+    for note in (*NOTES, ENDS_RUN if ends_run else ONLY_LOOKS):
         lines.append(BLANK)
         lines += [line("  ", Span(each, "dim")) for each in wrap(note, width - 4, 8)]
     return lines

@@ -36,6 +36,8 @@ class Room:
     width: int
     height: int
     now_t_s: float
+    notice: str = ""
+    """Why the last key did nothing, in a few words."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,9 @@ class Screen:
         position = ""
         if count > seen:
             position = f"{self.offset + 1}-{min(count, self.offset + seen)} of {count}"
-        bottom[-1] = footer_line(footer_actions(self.name), room.width, position)
+        bottom[-1] = footer_line(
+            footer_actions(self.name, picture.ends_run), room.width, room.notice or position
+        )
         return Layout(head, count, line_at, bottom, room.width, self.offset)
 
 
