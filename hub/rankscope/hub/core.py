@@ -15,6 +15,7 @@ from rankscope.hub.diagnose.rank_dead import late_finding
 from rankscope.hub.incidents import IncidentFile, Incidents
 from rankscope.hub.log import Log
 from rankscope.hub.recording import Recorder
+from rankscope.hub.rivals import Rivals
 from rankscope.hub.runstate import last_rank_ended_s, run_state
 from rankscope.hub.state import RunState
 from rankscope.hub.state.run import BadMessage
@@ -61,6 +62,7 @@ class Core:
         self._log = log or Log()
         self._asked_s: dict[tuple[bytes, int], float] = {}
         self._sentinels: dict[str, bytes] = {}
+        self._rivals = Rivals()
         self._told_over = state.run_end is not None
         self._links = liveness.links(state, now_s)
         self._word = run_state(state, now_s)
@@ -112,6 +114,12 @@ class Core:
         if isinstance(message, m.Ping):
             self._pong(peer, message, now_s)
             return
+        if isinstance(message, m.FromRank) and self._rivals.speaks(
+            peer, message, self.state.attempt
+        ):
+            if not self.state.is_there(message.rank, now_s):
+                self._ask_who(peer, message.rank, now_s)
+            return
         try:
             news = self.state.apply(message, now_s)
         except BadMessage as error:
@@ -123,6 +131,8 @@ class Core:
             return
         if news and self._recorder is not None:
             self._recorder.frame(now_s, frame)
+        if isinstance(message, m.Hello):
+            self._rivals.hello(peer, message, self.state)
         if isinstance(message, m.FromRank):
             if not self.state.knows_rank(message.rank) and message.attempt >= self.state.attempt:
                 self._ask_who(peer, message.rank, now_s)

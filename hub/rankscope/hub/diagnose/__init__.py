@@ -6,6 +6,7 @@ evidence come later.
 
 from collections.abc import Callable
 
+from rankscope.hub.diagnose.duplicate_rank import duplicate_rank
 from rankscope.hub.diagnose.exception import exception
 from rankscope.hub.diagnose.link_lost import link_lost
 from rankscope.hub.diagnose.rank_dead import rank_dead
@@ -15,7 +16,7 @@ from rankscope.protocol.shapes import SEVERITIES, Finding
 
 Diagnosis = Callable[[RunState, float], list[Finding]]
 
-DIAGNOSES: tuple[Diagnosis, ...] = (rank_dead, rank_stopped, link_lost, exception)
+DIAGNOSES: tuple[Diagnosis, ...] = (rank_dead, rank_stopped, link_lost, exception, duplicate_rank)
 
 
 def diagnose(state: RunState, now_s: float) -> list[Finding]:

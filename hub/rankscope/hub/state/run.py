@@ -12,14 +12,18 @@ from rankscope.hub.state.columns import MAX_SIZE
 from rankscope.hub.state.history import History
 from rankscope.hub.state.nodes import MAX_NODES, Nodes, Sentinel
 from rankscope.hub.state.plausible import lie_of_node, lie_of_rank
-from rankscope.hub.state.ranks import ALIVE, EXCEPTION, FINISHED, NO_GOODBYE, RankColumns
+from rankscope.hub.state.ranks import ALIVE, ENDED, EXCEPTION, FINISHED, NO_GOODBYE, RankColumns
 from rankscope.hub.state.sequences import AGAIN, FRESH, Sequences
-from rankscope.hub.state.words import RankException, Words
+from rankscope.hub.state.words import RankException, Rival, Words
 from rankscope.protocol import limits
 from rankscope.protocol import messages as m
 
 AWAY_S = 2.0
 """Ticks further apart than this mean that the hub itself was away: ages start anew."""
+
+
+THERE_S = 2.0
+"""An agent speaks every 0.5 s: one that was heard within this time has not ended."""
 
 
 class LateEnd(msgspec.Struct, frozen=True):
@@ -157,6 +161,8 @@ class RunState:
         if rank >= ranks.size:
             self._reserve(max(rank + 1, self.world_size))
         if type(message) is m.Hello:
+            if self._is_rival(message, received_s):
+                return self._rival(message, received_s)
             self._renew(message)
         arrived = self.sequences.arrived(rank, message.seq)
         if arrived == AGAIN:
@@ -195,14 +201,42 @@ class RunState:
         """A new life of the same rank in the same attempt: another process, or attached again."""
         rank = hello.rank
         ranks = self.ranks
-        if hello.seq != 1 or not ranks.known[rank]:
+        if not ranks.known[rank]:
             return
-        if ranks.pid.item(rank) != hello.pid or ranks.goodbye[rank]:
+        other = not self.is_process(hello)
+        if other or (hello.seq == 1 and ranks.goodbye[rank]):
             ranks.clear(rank)
             self.sequences.restart(rank)
+            # What another process said before it was its turn is not missed.
+            self.sequences.cells.last[rank] = max(0, hello.seq - 1)
             self.clocks.clear(rank)
             self.words.forget(rank)
             self._head()
+
+    def is_process(self, hello: m.Hello) -> bool:
+        """Whether the rank belongs to the process that says hello."""
+        rank = hello.rank
+        host = self.host(rank)  # none when there were too many to remember
+        return self.ranks.pid.item(rank) == hello.pid and host in ("", hello.host)
+
+    def is_there(self, rank: int, now_s: float) -> bool:
+        """Whether the rank's process has not ended and was heard of lately."""
+        ranks = self.ranks
+        if not self.knows_rank(rank) or ranks.goodbye[rank] or ranks.process[rank] == ENDED:
+            return False
+        heard_s, excused_s = ranks.heard_s.item(rank), ranks.excused_s.item(rank)
+        return now_s - (excused_s if excused_s > heard_s else heard_s) <= THERE_S
+
+    def _is_rival(self, hello: m.Hello, now_s: float) -> bool:
+        return self.is_there(hello.rank, now_s) and not self.is_process(hello)
+
+    def _rival(self, hello: m.Hello, now_s: float) -> bool:
+        known = self.words.rivals.get(hello.rank)
+        if known is not None and (known.pid, known.host) == (hello.pid, hello.host):
+            return False
+        self.words.rivals[hello.rank] = Rival(hello.pid, hello.host, now_s)
+        self._head()
+        return True
 
     def _hello(self, hello: m.Hello, received_s: float) -> None:
         rank = hello.rank

@@ -60,6 +60,14 @@ class RankException(msgspec.Struct, frozen=True):
     from_peer: bool
 
 
+class Rival(msgspec.Struct, frozen=True):
+    """A process that says it is a rank which belongs to another one."""
+
+    pid: int
+    host: str
+    at_s: float
+
+
 class Words:
     """All of it, by rank."""
 
@@ -72,6 +80,7 @@ class Words:
         self.memory: dict[int, m.Memory] = {}
         self.exceptions: dict[int, RankException] = {}
         self.probe_faults: dict[int, dict[str, str]] = {}
+        self.rivals: dict[int, Rival] = {}
         self.how_ended: dict[int, str] = {}
         """How the sentinel of a dead rank knows, and which sentinel."""
 
@@ -91,6 +100,7 @@ class Words:
             self.memory,
             self.exceptions,
             self.probe_faults,
+            self.rivals,
             self.how_ended,
         )
 
@@ -126,6 +136,7 @@ class Words:
             "memory": msgspec.to_builtins(self.memory, str_keys=False),
             "exceptions": msgspec.to_builtins(self.exceptions, str_keys=False),
             "probe_faults": self.probe_faults,
+            "rivals": msgspec.to_builtins(self.rivals, str_keys=False),
             "how_ended": self.how_ended,
         }
 
@@ -141,4 +152,5 @@ class Words:
         self.memory = msgspec.convert(saved["memory"], dict[int, m.Memory])
         self.exceptions = msgspec.convert(saved["exceptions"], dict[int, RankException])
         self.probe_faults = msgspec.convert(saved["probe_faults"], dict[int, dict[str, str]])
+        self.rivals = msgspec.convert(saved.get("rivals", {}), dict[int, Rival])
         self.how_ended = msgspec.convert(saved["how_ended"], dict[int, str])
