@@ -16,7 +16,7 @@ from rankscope.hub.incidents import IncidentFile, Incidents
 from rankscope.hub.log import Log
 from rankscope.hub.recording import Recorder
 from rankscope.hub.rivals import Rivals
-from rankscope.hub.runstate import last_rank_ended_s, run_state
+from rankscope.hub.runstate import ended_s, exit_code, last_rank_ended_s, run_state
 from rankscope.hub.state import RunState
 from rankscope.hub.state.run import BadMessage
 from rankscope.protocol import codec, limits
@@ -57,6 +57,8 @@ class Core:
         self.end_asked = False
         self.on_world_size: Callable[[int], None] | None = None
         """Told at every tick how many ranks the run has."""
+        self.on_end: Callable[[float | None, int | None], None] | None = None
+        """Told at every tick when the run ended (None while it goes on) and with which code."""
         self._recorder = recorder
         self._incident_file = incident_file
         self._log = log or Log()
@@ -229,6 +231,8 @@ class Core:
         if self.on_world_size is not None and state.world_size:
             self.on_world_size(state.world_size)
         self._notice(now_s, bool(new) or before != after)
+        if self.on_end is not None:
+            self.on_end(ended_s(state, self._word), exit_code(state))
         self._record(now_s)
 
     def _notice(self, now_s: float, findings_changed: bool) -> None:

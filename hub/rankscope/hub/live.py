@@ -16,6 +16,7 @@ from rankscope.hub.lifetimes import Lifetimes
 from rankscope.hub.log import Log
 from rankscope.hub.recording import Recorder
 from rankscope.hub.restore import restore
+from rankscope.hub.runstate import ended_s, exit_code, run_state
 from rankscope.hub.server import Stop, serve_live
 from rankscope.hub.sockets import REBIND_S, Sockets
 from rankscope.hub.state import RunState
@@ -49,6 +50,7 @@ def run_hub(
             started_s = clock.now_s()
             state = restored.state if restored else RunState(info.run, info.name)
             state.version = max(state.version, int(started_s * 1e6))
+            state.began_s = min(info.created_s, started_s)
             if info.hub is not None:
                 state.restarts += 1
             state.hub_was_away(started_s)
@@ -64,16 +66,19 @@ def run_hub(
             )
             core.snapshot(started_s)
             book = _RunFile(directory, info, log)
-            book.begin(os.getpid())
+            book.begin(os.getpid(), state, started_s)
             log.say(
                 f"hub {os.getpid()} serves run {info.run} at {info.endpoint}"
                 + (f", rebuilt up to step {_top_step(state)}" if restored else "")
             )
             core.on_world_size = book.world_size
+            core.on_end = book.run_ended
             reason = serve_live(core, sockets, clock, lifetimes, stop)
             now_s = clock.now_s()
             core.close(now_s)
-            book.end(now_s, state)
+            # What came after the last tick, too.
+            book.run_ended(ended_s(state, run_state(state, now_s)), exit_code(state))
+            book.hub_ends(now_s)
             log.say(f"hub ends: {reason}")
         finally:
             sockets.close()
@@ -87,18 +92,26 @@ class _RunFile:
         self._info = info
         self._log = log
 
-    def begin(self, pid: int) -> None:
-        started_s = start_time_s(pid) or 0.0
-        self._write(hub=HubProcess(pid, started_s), ended_s=None, endpoint=self._info.endpoint)
+    def begin(self, pid: int, state: RunState, now_s: float) -> None:
+        self._write(
+            hub=HubProcess(pid, start_time_s(pid) or 0.0),
+            ended_s=ended_s(state, run_state(state, now_s)),
+            endpoint=self._info.endpoint,
+        )
 
     def world_size(self, world_size: int) -> None:
         if world_size != self._info.world_size:
             self._write(world_size=world_size)
 
-    def end(self, now_s: float, state: RunState) -> None:
-        end = state.run_end
-        code = None if end is None else (128 + end.signal if end.signal else end.exit_code)
-        self._write(ended_s=now_s, exit_code=code)
+    def run_ended(self, end_s: float | None, exit_code: int | None) -> None:
+        """Write the run's end when it has come; take it back when ranks were started again."""
+        if (end_s is None) != (self._info.ended_s is None) or exit_code != self._info.exit_code:
+            self._write(ended_s=end_s, exit_code=exit_code)
+
+    def hub_ends(self, now_s: float) -> None:
+        """Nobody shall start it again, also when it leaves before the run has ended."""
+        if self._info.ended_s is None:
+            self._write(ended_s=now_s)
 
     def _write(self, **changes: object) -> None:
         self._info = msgspec.structs.replace(self._info, **changes)

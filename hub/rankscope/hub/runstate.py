@@ -8,6 +8,8 @@ from rankscope.hub.stall import has_stepped, stalled_s
 from rankscope.hub.state import RunState
 from rankscope.protocol.shapes import State
 
+ENDED: tuple[State, ...] = ("finished", "failed")
+
 
 def run_state(state: RunState, now_s: float) -> State:
     """``starting``, ``running``, ``stalled``, ``finished`` or ``failed``."""
@@ -23,11 +25,29 @@ def run_state(state: RunState, now_s: float) -> State:
     return "running" if has_stepped(state) else "starting"
 
 
-def ended_s(state: RunState) -> float | None:
-    """When the run ended, hub clock: its launcher's word, else its last rank's end; else None."""
-    if state.run_end_s is not None:
-        return state.run_end_s
-    return last_rank_ended_s(state)
+def ended_s(state: RunState, word: State) -> float | None:
+    """When the run ended, hub clock; None while ``word``, its state, is none of an end.
+
+    Its last rank's end, or its launcher's word where that came first.
+    """
+    if word not in ENDED:
+        return None
+    ends_s = (state.run_end_s, last_rank_ended_s(state))
+    return min((end_s for end_s in ends_s if end_s is not None), default=None)
+
+
+def as_of_s(state: RunState, word: State, now_s: float) -> float:
+    """The moment of which views tell: now, or the run's end. What has ended ages no more."""
+    end_s = ended_s(state, word)
+    return now_s if end_s is None else min(now_s, end_s)
+
+
+def exit_code(state: RunState) -> int | None:
+    """What the launcher's command ended with, 128+n for a signal; None where none is known."""
+    end = state.run_end
+    if end is None:
+        return None
+    return 128 + end.signal if end.signal else end.exit_code
 
 
 def last_rank_ended_s(state: RunState) -> float | None:
@@ -36,5 +56,6 @@ def last_rank_ended_s(state: RunState) -> float | None:
     over = ranks.over()
     if not over.any() or live(state).any():
         return None
-    ends_s = np.fmax(ranks.goodbye_s[over], ranks.ended_s[over])
+    # The goodbye is the end of its training; its interpreter may take a while to leave.
+    ends_s = np.fmin(ranks.goodbye_s[over], ranks.ended_s[over])
     return float(np.nanmax(ends_s))

@@ -37,6 +37,7 @@ class Scalars(msgspec.Struct):
     away_from_s: float
     away_until_s: float
     late_ends: list[LateEnd]
+    began_s: float | None = None
 
 
 def dump(state: RunState) -> bytes:

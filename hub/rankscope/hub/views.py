@@ -11,7 +11,7 @@ from rankscope.hub.diagnose import gravest
 from rankscope.hub.incidents import Incidents
 from rankscope.hub.liveness import by_host, sentinel_link
 from rankscope.hub.rows import rank_rows
-from rankscope.hub.runstate import ended_s, run_state
+from rankscope.hub.runstate import ENDED, as_of_s, ended_s, exit_code, run_state
 from rankscope.hub.stall import stalled_s
 from rankscope.hub.state import RunState
 from rankscope.hub.state.history import KEPT_STEPS, StepEntry
@@ -71,13 +71,15 @@ def status(know: Knowledge, since: int, now_s: float) -> shapes.Status:
     wanted = None
     if since > 0:
         wanted = np.flatnonzero(state.ranks.changed[: state.size()] > since).tolist()
+    word = run_state(state, now_s)
+    now_s = as_of_s(state, word, now_s)
     findings = aged(know, now_s)
     step = run_step(state)
     return shapes.Status(
         run=state.run,
         attempt=state.attempt,
         world_size=state.world_size or state.size(),
-        state=run_state(state, now_s),
+        state=word,
         step=step,
         verdict=gravest(findings),
         findings=findings,
@@ -86,8 +88,8 @@ def status(know: Knowledge, since: int, now_s: float) -> shapes.Status:
         dropped=state.dropped(),
         overhead_s_per_step=_overhead_s(state),
         name=state.name,
-        stalled_s=stalled_s(state, now_s),
-        exit_code=_exit_code(state),
+        stalled_s=stalled_s(state, now_s) if word == "stalled" else None,
+        exit_code=exit_code(state),
         full=since <= 0,
     )
 
@@ -98,10 +100,11 @@ def overview(know: Knowledge, now_s: float) -> shapes.Overview:
     step = run_step(state)
     steps = _completed(state, step)
     word = run_state(state, now_s)
-    end_s = ended_s(state) if word in ("finished", "failed") else None
+    now_s = as_of_s(state, word, now_s)
     first_s = state.first_heard_s
+    began_s = first_s if state.began_s is None else state.began_s
     rate = rates.steps_per_s(
-        state.history.completed(step, KEPT_STEPS), now_s if end_s is None else None
+        state.history.completed(step, KEPT_STEPS), None if word in ENDED else now_s
     )
     step_s, spread_s = rates.step_s(steps)
     tokens = rates.tokens_per_step(steps)
@@ -122,9 +125,9 @@ def overview(know: Knowledge, now_s: float) -> shapes.Overview:
         world_size=state.world_size or state.size(),
         state=word,
         step=step,
-        up_s=0.0 if first_s is None else max(0.0, (now_s if end_s is None else end_s) - first_s),
-        stalled_s=stalled_s(state, now_s),
-        data_age_s=now_s - newest_s if np.isfinite(newest_s) else None,
+        up_s=0.0 if began_s is None else max(0.0, now_s - began_s),
+        stalled_s=stalled_s(state, now_s) if word == "stalled" else None,
+        data_age_s=max(0.0, now_s - newest_s) if np.isfinite(newest_s) else None,
         steps_per_s=rate,
         step_s=step_s,
         step_spread_s=spread_s,
@@ -142,7 +145,7 @@ def overview(know: Knowledge, now_s: float) -> shapes.Overview:
         incidents=know.incidents.count,
         verdict=gravest(findings),
         last_checkpoint=None,
-        exit_code=_exit_code(state),
+        exit_code=exit_code(state),
         nodes=nodes(state, now_s),
         history=shapes.History(
             step=[number for number, _ in steps],
@@ -150,6 +153,7 @@ def overview(know: Knowledge, now_s: float) -> shapes.Overview:
             step_s=[entry.mean_step_s() for _, entry in steps],
         ),
         hub_note=know.note,
+        ended_s=ended_s(state, word),
     )
 
 
@@ -160,6 +164,7 @@ def rank_detail(know: Knowledge, rank: int | str | None, now_s: float) -> shapes
     if not isinstance(rank, int) or not 0 <= rank < size:
         raise NoSuchView(f"there is no rank {rank}; this run has {size}")
     ranks, words = state.ranks, state.words
+    now_s = as_of_s(state, run_state(state, now_s), now_s)
     steps = _completed(state, run_step(state))
     (row,) = rank_rows(state, now_s, [rank], _grad_norm(state, steps))
     identity = ranks.identity.item(rank)
@@ -237,9 +242,9 @@ def _node(
 
 def aged(know: Knowledge, now_s: float) -> list[shapes.Finding]:
     """The findings with their ages as of now."""
-    gone_s = max(0.0, now_s - know.diagnosed_s)
+    gone_s = now_s - know.diagnosed_s
     return [
-        msgspec.structs.replace(finding, since_s=finding.since_s + gone_s)
+        msgspec.structs.replace(finding, since_s=max(0.0, finding.since_s + gone_s))
         for finding in know.findings
     ]
 
@@ -268,13 +273,6 @@ def _grad_norm(state: RunState, steps: rates.Steps) -> float | None:
 def _overhead_s(state: RunState) -> float | None:
     known = state.ranks.overhead_s[~np.isnan(state.ranks.overhead_s)]
     return float(known.mean()) if known.size else None
-
-
-def _exit_code(state: RunState) -> int | None:
-    end = state.run_end
-    if end is None:
-        return None
-    return 128 + end.signal if end.signal else end.exit_code
 
 
 def _kind(state: RunState) -> tuple[str, str]:

@@ -54,6 +54,8 @@ class RunState:
         """The version in which something that is not a rank's row changed last."""
         self.attempt = 0
         self.world_size = 0
+        self.began_s: float | None = None
+        """When the run directory was made: the zero of the time up. None when not known."""
         self.first_heard_s: float | None = None
         self.run_end: m.RunEnd | None = None
         self.run_end_s: float | None = None
