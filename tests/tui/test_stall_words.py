@@ -3,11 +3,12 @@
 import msgspec
 import pytest
 
-from rankscope.protocol.shapes import RankRow
+from rankscope.protocol.shapes import Incidents, RankRow
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.line import text_of
 from rankscope.tui.dashboard.screens.base import Room
 from rankscope.tui.dashboard.screens.evidence import EvidenceScreen
+from rankscope.tui.text.incidents import incidents_text
 from rankscope.tui.text.output import untoned
 from rankscope.tui.text.status import status_text
 from rankscope.tui.words.stall import next_step, odd_one, standings
@@ -77,6 +78,14 @@ def test_a_stall_without_a_finding_leaves_a_trace(view: str) -> None:
         "py-spy dump --pid 4701 on node-a",
     ):
         assert words in text
+
+
+def test_the_incident_log_does_not_hide_a_stall() -> None:
+    """Without a finding there is no entry; the run is not well all the same."""
+    snapshot = run(2, 2, gpu=False, state="stalled", stalled_s=42.0, rows=STUCK)
+    (said,) = incidents_text(Incidents(incidents=[]), snapshot.status)
+    assert "stalled for 42 s" in said
+    assert incidents_text(Incidents(incidents=[]), run(2, 2).status) == ["no incident so far"]
 
 
 def test_a_stall_that_a_finding_explains_keeps_to_the_finding() -> None:

@@ -15,15 +15,16 @@ def options(parser: OneLineParser) -> None:
 
 def run(given: Namespace) -> int:
     from rankscope.protocol import jsontext
-    from rankscope.protocol.shapes import Incidents
+    from rankscope.protocol.shapes import Incidents, Status
     from rankscope.tui import source
     from rankscope.tui.text.incidents import incidents_text
     from rankscope.tui.text.output import write
 
     with source.open_client(given) as client:
         log = source.ask(client, "incidents", Incidents)
+        status = source.ask(client, "status", Status)
     if given.json:
         print(jsontext.dumps(log))
     else:
-        write(incidents_text(log))
+        write(incidents_text(log, status))
     return Exit.FINE

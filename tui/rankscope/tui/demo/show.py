@@ -90,7 +90,8 @@ def _on_screen(session: Session, plan: Plan, output: IO[bytes], log: Path) -> in
     status = session.finish(code)
     if not was_running and code != Exit.FINE:
         _say_why(log, known=status is not None and status.verdict is not None)
-    say(ended_by_user(session, status) if was_running else last_words(session, code, status))
+    by_user = was_running and left in (Exit.FINE, Exit.INTERRUPTED)
+    say(ended_by_user(session, status) if by_user else last_words(session, code, status))
     if left:
         return left
     return Exit.FINE if was_running else code

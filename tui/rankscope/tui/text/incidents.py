@@ -3,16 +3,25 @@
 import textwrap
 import time
 
-from rankscope.protocol.shapes import Incident, Incidents
+from rankscope.protocol.shapes import Incident, Incidents, Status
 from rankscope.tui.text.output import toned
+from rankscope.tui.words import numbers
 from rankscope.tui.words.marks import SEVERITIES, safe
+from rankscope.tui.words.stall import unexplained
 
 
-def incidents_text(log: Incidents) -> list[str]:
-    """Two lines and more for each incident, oldest first; times are local."""
-    if not log.incidents:
-        return ["no incident so far"]
-    return [line for incident in log.incidents for line in _one(incident)]
+def incidents_text(log: Incidents, status: Status | None = None) -> list[str]:
+    """Two lines and more for each incident, oldest first; times are local.
+
+    A run that stands still unexplained has no incident, and must not look well for that.
+    """
+    lines = [line for incident in log.incidents for line in _one(incident)]
+    if status is not None and unexplained(status):
+        lines.append(
+            f"the run is stalled for {numbers.age(status.stalled_s)} and nothing explains it: "
+            "rankscope status"
+        )
+    return lines or ["no incident so far"]
 
 
 def _one(incident: Incident) -> list[str]:
