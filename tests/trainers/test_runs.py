@@ -163,7 +163,7 @@ def test_all_ranks_refuse_and_one_says_why(
     assert 'File "' not in ended.stderr.split("rankscope.trainers.ddp: ")[0]
 
 
-def wait_for_line(process: "subprocess.Popen[str]", start: str, timeout_s: float = 60.0) -> None:
+def wait_for_line(process: "subprocess.Popen[str]", start: str, timeout_s: float = 120.0) -> None:
     """Read ``process``'s output until a line begins with ``start``."""
     assert process.stdout is not None
     deadline = time.monotonic() + timeout_s
@@ -190,7 +190,7 @@ def test_sigterm_ends_a_run_as_it_ends_any_process() -> None:
     ) as process:
         wait_for_line(process, "step     1/")
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=30) == -signal.SIGTERM
+        assert process.wait(timeout=60) == -signal.SIGTERM
 
 
 def test_nodes_with_different_texts_refuse_together(some_text: Path, tmp_path: Path) -> None:
@@ -198,8 +198,9 @@ def test_nodes_with_different_texts_refuse_together(some_text: Path, tmp_path: P
     other = tmp_path / "other.txt"
     other.write_text(some_text.read_text()[:-1])
     port = free_port()
-    processes = [
-        subprocess.Popen(
+
+    def start(rank: int, text: Path) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
             [sys.executable, "-m", "rankscope.trainers.ddp", *SMALL, "--text", str(text)],
             stderr=subprocess.PIPE,
             text=True,
@@ -207,13 +208,17 @@ def test_nodes_with_different_texts_refuse_together(some_text: Path, tmp_path: P
             | {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
             | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)},
         )
-        for rank, text in enumerate((some_text, other))
-    ]
-    for process in processes:
-        _, stderr = process.communicate(timeout=60)
-        assert process.returncode == 2
-        assert stderr.count("\n") == 1
-        assert "different texts" in stderr
+
+    with start(0, some_text) as one, start(1, other) as two:
+        try:
+            for process in (one, two):
+                _, stderr = process.communicate(timeout=240)
+                assert process.returncode == 2
+                assert stderr.count("\n") == 1
+                assert "different texts" in stderr
+        finally:
+            for process in (one, two):
+                process.kill()  # nothing to do where it has ended
 
 
 def free_port() -> int:
