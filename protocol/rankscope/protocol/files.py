@@ -1,10 +1,12 @@
 """Private files: written atomically with mode 0600, refused when others could have touched them."""
 
+import contextlib
 import os
 import stat
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 from rankscope.protocol.exits import UserError
 
@@ -19,6 +21,15 @@ def write_private(path: Path, content: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def append_private(path: Path) -> BinaryIO:
+    """``path`` opened for appending, mode 0600 whatever the umask is or the file had before."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    with contextlib.suppress(OSError):  # another user's: check_private speaks of that
+        os.fchmod(descriptor, 0o600)
+    return os.fdopen(descriptor, "ab")
 
 
 def read_private(

@@ -13,6 +13,7 @@ import time
 import msgspec
 
 from rankscope.protocol.exits import Exit, UserError
+from rankscope.protocol.files import append_private
 from rankscope.protocol.keys import ClientKey
 from rankscope.protocol.rundir import RunDirectory, RunInfo
 
@@ -38,7 +39,7 @@ def spawn_hub(
         command += ["--bind", bind]
     if port is not None:
         command += ["--port", str(port)]
-    with directory.log.open("ab") as log:
+    with append_private(directory.log) as log:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

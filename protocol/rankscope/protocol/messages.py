@@ -204,6 +204,7 @@ class Raised(FromRank, frozen=True):
     source: Text
     """``file:line in function`` of the innermost frame of the user's own code."""
     step: Count
+    """The last completed step: it raised in the one after."""
     phase: Phase
     from_peer: bool
     """The error says that another rank went away (connection reset, group timeout): a victim."""
@@ -216,6 +217,7 @@ class ProbeFault(FromRank, frozen=True):
     probe: Name
     error: Text
     step: Count
+    """The last completed step."""
 
 
 class Goodbye(FromRank, frozen=True):
@@ -224,6 +226,7 @@ class Goodbye(FromRank, frozen=True):
     reason: Name
     """``finished`` or ``exception``."""
     step: Count
+    """The last completed step."""
 
 
 # --- from a node's sentinel ------------------------------------------------------------------
