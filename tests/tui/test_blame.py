@@ -138,5 +138,6 @@ def test_a_run_that_was_told_to_end_did_not_fail_by_itself() -> None:
     text = "\n".join(map(untoned, status_text(snapshot.status, snapshot.overview)))
     assert "■ INTERRUPTED   run was ended by SIGINT" in text
     assert "FAILED" not in text
+    assert "rank-dead" not in text
     hurt = msgspec.structs.replace(snapshot.status, verdict=KILLED, findings=[KILLED])
     assert "✗ FAILED" in "\n".join(map(untoned, status_text(hurt, snapshot.overview)))

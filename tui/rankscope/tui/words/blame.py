@@ -37,7 +37,8 @@ def about(finding: Finding, state: str) -> list[tuple[str, str]]:
     The parts are ``kind``, ``culprit``, ``victims`` and ``age``; those that do not apply are left
     out.
     """
-    parts = [("kind", finding.kind)]
+    # Nothing is wrong with a run that was told to end: its kind would only mislead.
+    parts = [] if was_interrupted(state, finding) else [("kind", finding.kind)]
     if finding.ranks:
         parts.append(("culprit", numbers.ranks(finding.ranks, 4)))
     if finding.victims:
