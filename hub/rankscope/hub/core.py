@@ -12,6 +12,7 @@ import numpy as np
 from rankscope.hub import liveness, snapshot, views
 from rankscope.hub.diagnose import diagnose
 from rankscope.hub.diagnose.rank_dead import late_finding
+from rankscope.hub.diagnose.stalled import stalled
 from rankscope.hub.incidents import IncidentFile, Incidents
 from rankscope.hub.log import Log
 from rankscope.hub.recording import Recorder
@@ -219,7 +220,10 @@ class Core:
             self._log.once("bug in diagnosis", traceback.format_exc())
         self.know.findings = findings
         self.know.diagnosed_s = now_s
-        new = self.know.incidents.observe(findings, state.attempt, now_s)
+        # For the log alone: a stall is no finding and no verdict.
+        known = self.know.incidents.open_of("stalled", state.attempt)
+        traces = stalled(state, findings, known, now_s)
+        new = self.know.incidents.observe([*findings, *traces], state.attempt, now_s)
         for end in sorted(state.late_ends, key=lambda end: end.at_s):
             new += self.know.incidents.past(late_finding(end, now_s), end.attempt, now_s)
         state.late_ends.clear()

@@ -48,6 +48,13 @@ class Incidents:
             if entry.finding.severity != "info":
                 self.trouble_ended_s = entry.at_s
 
+    def open_of(self, kind: str, attempt: int) -> Finding | None:
+        """An open entry's finding of this kind."""
+        for entry in self.open.values():
+            if entry.finding.kind == kind and entry.attempt == attempt:
+                return entry.finding
+        return None
+
     def observe(self, findings: list[Finding], attempt: int, now_s: float) -> list[Incident]:
         """What is open at ``now_s``; the new entries, closings first."""
         present: dict[str, Finding] = {}

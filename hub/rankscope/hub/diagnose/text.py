@@ -23,6 +23,11 @@ def ranks_text(ranks: Sequence[int]) -> str:
     return f"ranks {', '.join(str(rank) for rank in ranks[:-1])} and {ranks[-1]}"
 
 
+def age_text(seconds: float) -> str:
+    """``12 s``, from two minutes on ``3 min``."""
+    return f"{int(seconds)} s" if seconds < 120 else f"{int(seconds // 60)} min"
+
+
 def signal_name(number: int) -> str:
     """``SIGKILL`` for 9; real-time signals by number."""
     try:
