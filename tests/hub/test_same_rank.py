@@ -85,6 +85,7 @@ def test_the_first_is_kept_and_the_second_said(host: str, ranks: int, before: in
     assert status.ranks == alone.status().ranks
     assert status.step == before + 10
     assert (status.dropped, world.overview().bad_frames) == (0, 0)
+    assert len(world.view("incidents").incidents) == 1
     assert world.overview().history == alone.overview().history
     finding = world.finding("duplicate-rank")
     assert (finding.severity, finding.ranks) == ("info", [0])

@@ -1,6 +1,5 @@
 """``duplicate-rank``: a second process says it is a rank that is there already."""
 
-from rankscope.hub.diagnose.text import step_in_work
 from rankscope.hub.state import RunState
 from rankscope.protocol.shapes import Finding
 
@@ -19,7 +18,7 @@ def duplicate_rank(state: RunState, now_s: float) -> list[Finding]:
                 severity="info",
                 ranks=[rank],
                 victims=[],
-                step=step_in_work(state, rank),
+                step=None,  # it lasts: one incident, not one a step
                 since_s=now_s - rival.at_s,
                 headline=f"two processes say they are rank {rank}: {first} and {second}",
                 evidence=[f"what {second} says is left out as long as {first} is there"],
