@@ -31,7 +31,7 @@ def test_a_killed_rank_is_named_with_its_signal_step_and_phase() -> None:
     world = stepped()
     world.kill(2)
     finding = world.finding("rank-dead")
-    assert finding.headline == "rank 2 died: SIGKILL at step 13, in backward"
+    assert finding.headline == "rank 2 died: SIGKILL in backward of step 13"
     assert (finding.severity, finding.ranks, finding.victims) == ("critical", [2], [0, 1, 3])
     assert (finding.step, finding.where) == (13, {"phase": "backward"})
     assert finding.evidence[0].startswith("rank 2: pid 1002 ended by signal 9 (SIGKILL)")
@@ -156,7 +156,7 @@ def test_an_out_of_memory_kill_is_said() -> None:
     world = stepped()
     world.kill(2, oom=True)
     finding = world.finding("rank-dead")
-    assert finding.headline.startswith("rank 2 died: SIGKILL (OOM kill) at step 13")
+    assert finding.headline.startswith("rank 2 died: SIGKILL (OOM kill) in backward of step 13")
     assert "memory" in finding.next
     assert world.status().ranks[2].ended == "SIGKILL (OOM)"
 
@@ -295,7 +295,7 @@ def test_a_rank_in_its_first_forward_is_named_with_that_phase() -> None:
     world.advance(0.5)
     world.phase(1, Phase.FORWARD)
     world.kill(1)
-    assert world.finding("rank-dead").headline == "rank 1 died: SIGKILL at step 1, in forward"
+    assert world.finding("rank-dead").headline == "rank 1 died: SIGKILL in forward of step 1"
 
 
 def test_the_phase_of_a_death_is_where_the_rank_worked_last() -> None:
@@ -305,7 +305,7 @@ def test_the_phase_of_a_death_is_where_the_rank_worked_last() -> None:
         world.phase(rank, Phase.ENDED)
         world.kill(rank, 2)
     world.advance(1.0)
-    assert world.finding("rank-dead").headline == "run was ended by SIGINT at step 13, in backward"
+    assert world.finding("rank-dead").headline == "run was ended by SIGINT in backward of step 13"
 
 
 def test_a_launcher_that_ends_well_clears_a_silent_exit() -> None:
@@ -317,3 +317,62 @@ def test_a_launcher_that_ends_well_clears_a_silent_exit() -> None:
     world.advance(2.0)
     assert world.findings() == []
     assert world.status().state == "finished"
+
+
+# --- words -----------------------------------------------------------------------------------
+
+
+def test_evidence_is_told_in_words_of_the_field() -> None:
+    """How a sentinel knows is its own affair; what it saw is said."""
+    world = stepped()
+    world.kill(2, how="zombie").advance(0.1).kill(1, 15, how="pidfd")
+    text = " ".join(world.finding("rank-dead").evidence)
+    assert "zombie" not in text
+    assert "pidfd" not in text
+    assert "seen by the sentinel on node-0" in text
+
+
+def test_a_process_that_is_gone_without_a_trace_is_told_so() -> None:
+    """Nobody saw how it ended, and nothing is made up."""
+    world = stepped()
+    world.ended(3, how="vanished").advance(1.0)
+    (first, *_) = world.finding("rank-dead").evidence
+    assert first == "rank 3: pid 1003 is gone, and the sentinel on node-0 did not see how it ended"
+
+
+def test_the_step_in_work_is_not_mistaken_for_the_last_completed_one() -> None:
+    """The run is at step 12, which is complete; the rank died in the one after it."""
+    world = stepped()
+    world.kill(2)
+    assert world.status().step == 12
+    assert world.finding("rank-dead").headline == "rank 2 died: SIGKILL in backward of step 13"
+
+
+@pytest.mark.parametrize(
+    ("signal", "says"),
+    [
+        (1, "its terminal was closed: start it in tmux or with nohup"),
+        (2, "it was interrupted with Ctrl-C: start it again to go on"),
+        (15, "whoever started it, or the scheduler, ended it: start it again to go on"),
+    ],
+)
+def test_an_interrupt_says_what_to_do_and_holds_nobody_up(signal: int, says: str) -> None:
+    """No culprit and no victims: nobody waits for anybody."""
+    world = stepped()
+    for rank in range(4):
+        world.kill(rank, signal)
+    world.advance(1.0)
+    finding = world.finding("rank-dead")
+    assert (finding.severity, finding.ranks, finding.victims) == ("warning", [], [])
+    assert finding.next == says
+    assert len(finding.evidence) == 4
+
+
+def test_a_closed_terminal_is_told_though_the_launcher_ended_the_ranks() -> None:
+    """The signal that its command ended by counts, too."""
+    world = stepped()
+    for rank in range(4):
+        world.kill(rank, 15)
+    world.run_end(1, 1)
+    world.advance(1.0)
+    assert "tmux" in world.finding("rank-dead").next

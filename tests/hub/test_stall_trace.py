@@ -6,24 +6,30 @@ import pytest
 
 from rankscope.hub.incidents import IncidentFile, read
 from rankscope.protocol.messages import Phase
-from rankscope.protocol.shapes import Finding
+from rankscope.protocol.shapes import Finding, Incident, Incidents
 from support.world import World
 
 
-def running(ranks: int = 4, **options: IncidentFile) -> World:
-    world = World(ranks, **options)
+def running(incident_file: IncidentFile | None = None) -> World:
+    world = World(4, incident_file=incident_file)
     for _ in range(3):
         world.step()
     return world.advance(0.5)
 
 
+def entries(world: World) -> list[Incident]:
+    view = world.view("incidents")
+    assert isinstance(view, Incidents)
+    return view.incidents
+
+
 def log(world: World) -> list[tuple[str, str]]:
-    return [(i.event, i.finding.kind) for i in world.view("incidents").incidents]
+    return [(entry.event, entry.finding.kind) for entry in entries(world)]
 
 
 def stall(world: World) -> Finding:
     """The only stall in the log."""
-    (entry,) = [i for i in world.view("incidents").incidents if i.event == "opened"]
+    (entry,) = [entry for entry in entries(world) if entry.event == "opened"]
     assert entry.finding.kind == "stalled"
     return entry.finding
 

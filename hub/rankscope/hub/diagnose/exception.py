@@ -41,7 +41,7 @@ def exception(state: RunState, now_s: float) -> list[Finding]:
             victims=found.victims,
             step=raised.step + 1,
             since_s=now_s - found.at_s,
-            headline=f"{ranks_text(found.ranks)} raised {_what(raised)} at step {raised.step + 1}",
+            headline=f"{ranks_text(found.ranks)} raised {_what(raised)} in step {raised.step + 1}",
             evidence=_evidence(state, found, raised),
             next=f"read {raised.source}" if raised.source else "read the rank's traceback",
             where=_where(raised),

@@ -76,10 +76,13 @@ def _how(state: RunState, rank: int) -> str:
 def _witness(state: RunState, rank: int) -> str:
     ranks = state.ranks
     number = ranks.signal.item(rank)
-    how = f"signal {number} ({signal_name(number)})" if number else ended_text(state, rank)
+    text = ended_text(state, rank)
+    how = f"signal {number} ({signal_name(number)})" if number else text
     pid = ranks.pid.item(rank)
     who = f"rank {rank}: pid {pid}" if pid >= 0 else f"rank {rank}: its process"
     source = state.words.how_ended.get(rank, "its sentinel")
+    if text == "vanished":
+        return f"{who} is gone, and {source} did not see how it ended"
     oom = "; the kernel killed it for memory" if ranks.oom_killed[rank] else ""
     return f"{who} ended by {how}, seen by {source}{oom}"
 
@@ -135,7 +138,7 @@ def _interrupted(state: RunState, found: endings.Cause, now_s: float) -> Finding
         kind="rank-dead",
         severity="warning",
         ranks=[],
-        victims=found.victims,
+        victims=[],  # they were asked, too: nobody holds them up
         step=step_in_work(state, first),
         since_s=now_s - found.at_s,
         headline=f"run was ended by {' and '.join(sorted(names)) or 'a signal'} "
@@ -143,5 +146,20 @@ def _interrupted(state: RunState, found: endings.Cause, now_s: float) -> Finding
         evidence=[_witness(state, rank) for rank in found.victims if ended_text(state, rank)][
             :MAX_EVIDENCE
         ],
-        next="whoever started it, or the scheduler, ended it; start it again to go on",
+        next=_next_after(names | _launchers_end(state)),
     )
+
+
+def _launchers_end(state: RunState) -> set[str]:
+    """The signal by which the launcher's command ended, where it was one that asks."""
+    end = state.run_end
+    code = 0 if end is None else (end.signal or 0) or end.exit_code - 128
+    return {signal_name(code)} if code in endings.ASKED_SIGNALS else set()
+
+
+def _next_after(names: set[str]) -> str:
+    if "SIGHUP" in names:
+        return "its terminal was closed: start it in tmux or with nohup"
+    if "SIGINT" in names:
+        return "it was interrupted with Ctrl-C: start it again to go on"
+    return "whoever started it, or the scheduler, ended it: start it again to go on"

@@ -65,8 +65,8 @@ def step_in_work(state: RunState, rank: int) -> int:
 
 
 def at_text(state: RunState, rank: int) -> str:
-    """``at step 13, in backward``."""
+    """``in backward of step 13``: the step in work, when the run is at step 12."""
     phase = phase_of(state, rank)
     if phase == "starting":
         return "while starting"
-    return f"at step {step_in_work(state, rank)}, in {phase}"
+    return f"in {phase} of step {step_in_work(state, rank)}"

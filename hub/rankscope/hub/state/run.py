@@ -391,7 +391,7 @@ class RunState:
         if 0 <= pid != end.pid and self.ranks.known[rank]:
             return  # an earlier process of that rank
         self.ranks.ended(end, at_s, received_s)
-        self.words.how_ended.setdefault(rank, f"the sentinel on {sentinel.host} ({end.how})")
+        self.words.how_ended.setdefault(rank, f"the sentinel on {sentinel.host}")
         self._head()
         self.ranks.changed[rank] = self.version
 

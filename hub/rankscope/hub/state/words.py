@@ -82,7 +82,7 @@ class Words:
         self.probe_faults: dict[int, dict[str, str]] = {}
         self.rivals: dict[int, Rival] = {}
         self.how_ended: dict[int, str] = {}
-        """How the sentinel of a dead rank knows, and which sentinel."""
+        """Who saw a dead rank's process end."""
 
     def forget(self, rank: int) -> None:
         """The rank begins a new life."""
