@@ -153,11 +153,13 @@ class Overview(Shape):
     state: State
     step: int
     up_s: float
-    """Since the first rank of this run was heard of, to now or to its end."""
+    """Since the run directory was made, to now or to the run's end. It never goes back."""
     stalled_s: float | None
     data_age_s: float | None
     """Age of the newest message from any rank."""
     steps_per_s: float | None
+    """Over the steps of the last 10 s, or the last five where they take longer; falls to 0 when
+    no more come. Of an ended run the mean of its last steps."""
     step_s: float | None
     """Median over the last steps; ``step_spread_s`` is half their interquartile range."""
     step_spread_s: float | None
