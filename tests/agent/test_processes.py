@@ -289,6 +289,61 @@ def test_a_fault_in_a_probe_is_told_once(
     ]
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"tokens": 2**70},
+        {"loss": 10**400},
+        {"name": "x\udcff", "tokens": float("nan")},
+        {"name": 5, "start_step": 2**65},
+        {"start_step": "abc"},
+    ],
+)
+def test_odd_values_silence_no_rank(
+    values: dict[str, Any], hub: Listener, environ: dict[str, str]
+) -> None:
+    """Steps and goodbye arrive whatever attach and end_step were given."""
+    program = (
+        "import torch\n"
+        "from rankscope.agent import attach\n"
+        "model = torch.nn.Linear(4, 2)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        f"values = {values!r}\n".replace(": nan", ": float('nan')")
+        + "first = {k: v for k, v in values.items() if k in ('name', 'start_step')}\n"
+        "with attach(model, optimizer, **first) as agent:\n"
+        "    for _ in range(3):\n"
+        "        model(torch.ones(1, 4)).sum().backward()\n"
+        "        optimizer.step()\n"
+        "        agent.end_step(loss=values.get('loss', 1.0), tokens=values.get('tokens'))\n"
+        "    input()\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        env=environment(environ),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        wait_until(lambda: len(hub.steps()) == 3, "three steps")
+    finally:
+        err = process.communicate("\n", timeout=60)[1]
+    assert process.returncode == 0, err
+    assert "Traceback" not in err
+    assert hub.of_kind(m.Goodbye)
+
+
+def test_the_phase_before_the_end_is_told(hub: Listener, environ: dict[str, str]) -> None:
+    """The last beat before the goodbye says what the rank was doing, not that it ended."""
+    ended = run_heard(hub, environ, steps=9, end="exit", end_at=4, wait_at=4, form="with")
+    assert ended.code == 3
+    said = [one for one in hub.all() if isinstance(one, m.Beat | m.Goodbye)]
+    last = said[next(i for i, one in enumerate(said) if isinstance(one, m.Goodbye)) - 1]
+    assert isinstance(last, m.Beat)
+    assert (last.phase, last.step) == (m.Phase.OTHER, 4)
+
+
 def test_importing_the_agent_imports_no_torch() -> None:
     """Neither does attach when it is switched off."""
     program = (

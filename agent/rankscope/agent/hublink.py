@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from rankscope.agent import nodedir
+from rankscope.agent import frames, nodedir
 from rankscope.agent.identity import Identity
 from rankscope.protocol import env, keys, launch, procs, rundir
 from rankscope.protocol.exits import UserError
@@ -74,6 +74,7 @@ class HubFinder:
         self.address: HubAddress | None = None
         self.hub: subprocess.Popen[bytes] | None = None
         self._directory: rundir.RunDirectory | None = None
+        self._made: rundir.RunDirectory | None = None
         self._store: Any = None
         self._store_since_s: float | None = None
         self._next_look_s = 0.0
@@ -146,8 +147,8 @@ class HubFinder:
             if rundir.hub_is_alive(info):
                 return self._address_of(directory, info)
             if self.identity.rank == 0:  # the launcher's ranks outlived their hub
-                self._directory = directory
                 self.hub = launch.spawn_hub(directory)
+                self._directory = directory
         return None
 
     def _from_store(self, now: float) -> HubAddress | None:
@@ -188,16 +189,19 @@ class HubFinder:
     def _start(self) -> None:
         home = rundir.runs_home(self.environ)
         now_s = time.time()
-        directory = rundir.create(
-            home, rundir.new_run_id(now_s), command=list(sys.argv), name=self.name, now_s=now_s
-        )
+        if self._made is None:  # else the hub itself could not be started a moment ago
+            command = frames.mended(list(sys.argv))
+            self._made = rundir.create(
+                home, rundir.new_run_id(now_s), command=command, name=self.name, now_s=now_s
+            )
+        directory = self._made
         path = pointer_path(self.environ)
         if path is not None:
             nodedir.make_private_dir(path.parent)
             _forget_launchers_gone(path.parent)
             write_private(path, msgspec.json.encode(_Pointer(str(directory.path))) + b"\n")
-        self._directory = directory
         self.hub = launch.spawn_hub(directory)
+        self._directory = directory
 
     def _started(self) -> HubAddress | None:
         assert self._directory is not None

@@ -4,7 +4,7 @@ import os
 import threading
 from typing import Any
 
-from rankscope.agent import forks
+from rankscope.agent import forks, given
 from rankscope.agent.agent import Agent
 from rankscope.agent.probes.facts import script_name
 from rankscope.agent.sender import Sequence
@@ -25,9 +25,8 @@ def join(
     with _lock:
         if _session is None or _agent is None or _session.closed:
             forks.watch(_forget)
-            session = Session(
-                name or os.environ.get(env.NAME) or script_name(), start_step, _sequence
-            )
+            called = given.run_name(name or os.environ.get(env.NAME) or script_name())
+            session = Session(called, given.start_step(start_step), _sequence)
             session.start()
             _session, _agent = session, Agent(session)
         if checkpoint is not None:

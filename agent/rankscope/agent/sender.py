@@ -4,14 +4,11 @@ import logging
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from rankscope.agent import forks, identity
-from rankscope.agent.clock import offset
-from rankscope.agent.clock.offset import Exchange
-from rankscope.agent.clock.phases import Phases
+from rankscope.agent import forks, frames, identity, room, switch
+from rankscope.agent.clock.phases import Phases, Snapshot
 from rankscope.agent.connection import Connection
 from rankscope.agent.digest import Digest
 from rankscope.agent.hublink import HubAddress, HubFinder, address_in_environ
@@ -19,6 +16,7 @@ from rankscope.agent.identity import Identity
 from rankscope.agent.nodeleader import NodeLeader
 from rankscope.agent.observer import Observer
 from rankscope.agent.outbox import Outbox
+from rankscope.agent.pings import Pings
 from rankscope.protocol import codec, limits
 from rankscope.protocol.messages import (
     Beat,
@@ -32,6 +30,7 @@ from rankscope.protocol.messages import (
     Message,
     Ping,
     Pong,
+    ProbeFault,
     Refused,
     WhoAreYou,
 )
@@ -40,9 +39,6 @@ log = logging.getLogger("rankscope")
 
 TICK_S = 0.1
 MEMORY_EVERY_S = 0.5
-PING_EVERY_S = (0.5, 5.0)
-"""The hub's clock is asked this often: at first, and once there are a few answers."""
-
 PONG_WAIT_S = 0.02
 BEATS_AT_ONCE = 8
 """A backlog leaves in at most this many beats a tick."""
@@ -53,7 +49,14 @@ FLUSH_S = 0.2
 LAST_TRY_S = 0.005
 """Between two tries to get the last words out."""
 
-MAX_FAULTS = 20
+MAX_PAUSE_S = 5.0
+"""After faults in a row the thread looks this seldom; it never gives up."""
+
+ROOM_WAIT_S = (1.0, 60.0)
+"""Where there is no room for a socket, it is looked for this often: at first, and in the end."""
+
+TOLD_FAULTS = 4
+"""So many different faults of this thread are told of."""
 
 
 def tick_s(world_size: int) -> float:
@@ -96,10 +99,11 @@ class Sender(threading.Thread):
         self._memory_s = -1e9
         self._beat_s = -1e9
         self._beat_of: Any = None
-        self._ping_s = -1e9
-        self._pong_t_s: float | None = None
-        self._exchanges: deque[Exchange] = deque(maxlen=offset.KEPT)
-        self._faults = 0
+        self._pings = Pings()
+        self._faults = 0  # in a row
+        self._told: set[str] = set()
+        self._room_s = -1e9  # when room for a socket is looked for next
+        self._room_wait_s = ROOM_WAIT_S[0]
 
     # called by the training thread
 
@@ -134,10 +138,11 @@ class Sender(threading.Thread):
 
     def run(self) -> None:
         try:
-            while not self._ending and self._faults < MAX_FAULTS:
+            while not self._ending:
                 self._wake.wait(self._wait_s())
                 self._wake.clear()
-                self._guarded(self._tick)
+                if self._guarded(self._tick):
+                    self._faults = 0
                 if self._flush_until_s is not None and not self._ending:
                     self._guarded(self._confirm)
             if self._ending:
@@ -147,16 +152,26 @@ class Sender(threading.Thread):
             self._guarded(self._close)
 
     def _wait_s(self) -> float:
+        if self._faults:
+            return min(MAX_PAUSE_S, TICK_S * 2.0 ** min(self._faults, 10))
         if self.paused:
             return limits.BEAT_INTERVAL_S
         return TICK_S if self.identity is None else tick_s(self.identity.world_size)
 
-    def _guarded(self, action: Callable[[], None]) -> None:
+    def _guarded(self, action: Callable[[], None]) -> bool:
+        """Whether ``action`` went well. A fault of this thread is told like that of a probe."""
         try:
             action()
         except Exception as error:
             self._faults += 1
             log.debug("rankscope: %s", error, exc_info=True)
+            text = switch.one_line(error)
+            if text not in self._told and len(self._told) < TOLD_FAULTS:
+                self._told.add(text)
+                step = self.phases.snapshot.step
+                self.outbox.put_urgent(ProbeFault, probe="sender", error=text, step=step)
+            return False
+        return True
 
     def _tick(self) -> None:
         now = time.monotonic()
@@ -189,7 +204,7 @@ class Sender(threading.Thread):
                 identity.from_torch(), identity.from_environ(), trained=self.digest.completed > 0
             )
             if self.identity is None:
-                self._connect_early()
+                self._connect_early(now)
                 return False
         if self._finder is None:
             self._finder = HubFinder(self.identity, self.run_name)
@@ -198,19 +213,34 @@ class Sender(threading.Thread):
         if self._address is None:
             return False
         if self._connection is None:
-            self._connection = Connection(self._address)
+            self._connect(self._address, now)
+        if self._connection is None:
+            return False
         if self._leader is None:
             self._leader = NodeLeader(self._address, self.identity)
         self._leader.tick(now)
         return True
 
-    def _connect_early(self) -> None:
+    def _connect(self, address: HubAddress, now: float) -> None:
+        """Open the socket, unless there is no room for it: then look again after a while."""
+        if now < self._room_s:
+            return
+        lacks = room.lacking()
+        if lacks is None:
+            self._connection = Connection(address)
+            return
+        if self._room_wait_s == ROOM_WAIT_S[0]:
+            log.warning("rankscope: training goes on unwatched for now: %s", lacks)
+        self._room_s = now + self._room_wait_s
+        self._room_wait_s = min(ROOM_WAIT_S[1], self._room_wait_s * 2)
+
+    def _connect_early(self, now: float) -> None:
         """Shake hands with a hub that the environment names while the rank is still open."""
         if self._connection is None and not self._tried_early:
             self._tried_early = True
             address = address_in_environ()
             if address is not None:
-                self._connection = Connection(address)
+                self._connect(address, now)
 
     # sending
 
@@ -218,7 +248,11 @@ class Sender(threading.Thread):
         assert self.identity is not None
         assert self._connection is not None
         message = kind(self.identity.attempt, self.identity.rank, self.sequence.next, now, **fields)
-        if not self._connection.send(codec.encode(message)):
+        frame = frames.frame(message)
+        if frame is None:  # dropped: what cannot be sent must not hold up the rest
+            self.outbox.lost(len(fields.get("steps", ())))
+            return True
+        if not self._connection.send(frame):
             self._hello_due = True  # there is no hub: the next one must be told who we are
             return False
         self.sequence.used()
@@ -263,7 +297,7 @@ class Sender(threading.Thread):
             kind, fields = waiting
             # The steps before it go first, so that the hub knows how far this rank came.
             if kind is Goodbye:
-                self._send_beats(now)
+                self._send_beats(now, self.phases.before_end)
             if not self._send(kind, now, **fields):
                 return False
             outbox.urgent_sent()
@@ -277,11 +311,12 @@ class Sender(threading.Thread):
             self._groups = groups
             self._groups_due = True
 
-    def _send_beats(self, now: float) -> None:
+    def _send_beats(self, now: float, shown: Snapshot | None = None) -> None:
+        """The steps that wait, and what the thread is doing (or did, as ``shown``)."""
         observer = self.observer
         outbox = self.outbox
         for _ in range(BEATS_AT_ONCE):
-            snapshot = self.phases.snapshot
+            snapshot = shown or self.phases.snapshot
             steps, late = outbox.steps(), outbox.late()
             statuses = observer.ask(observer.collectives, observer.collectives.read_statuses) or ()
             news = (snapshot, statuses)
@@ -295,7 +330,7 @@ class Sender(threading.Thread):
             if now - self._memory_s >= MEMORY_EVERY_S:
                 self._memory = observer.ask(observer.memory, observer.memory.read)
                 self._memory_s = now
-            best = offset.estimate(self._exchanges)
+            best = self._pings.best()
             sent = self._send(
                 Beat,
                 now,
@@ -329,9 +364,7 @@ class Sender(threading.Thread):
 
     def _heard(self, message: Message) -> None:
         if isinstance(message, Pong):
-            if message.t_s == self._pong_t_s:
-                self._pong_t_s = None
-                self._exchanges.append(Exchange(message.t_s, message.hub_s, time.monotonic()))
+            self._pings.heard(message, time.monotonic())
         elif isinstance(message, WhoAreYou):
             self._hello_due = True
             self.outbox.send_again()
@@ -340,11 +373,7 @@ class Sender(threading.Thread):
             log.warning("rankscope: the hub refuses this rank: %s", message.text)
 
     def _ping(self, now: float) -> None:
-        often = len(self._exchanges) < offset.KEPT // 2
-        if now - self._ping_s < PING_EVERY_S[0 if often else 1]:
-            return
-        if self._send_ping():
-            self._ping_s = now
+        if self._pings.due(now) and self._send_ping():
             self._receive(PONG_WAIT_S)  # read at once: waiting for the next tick would blur it
 
     def _send_ping(self) -> bool:
@@ -352,7 +381,7 @@ class Sender(threading.Thread):
         t_s = time.monotonic()
         if not self._connection.send(codec.encode(Ping(t_s))):
             return False
-        self._pong_t_s = t_s
+        self._pings.sent(t_s)
         return True
 
     # ending
@@ -366,7 +395,7 @@ class Sender(threading.Thread):
             and not self._refused
             and self._send_ping()
         ):
-            while self._pong_t_s is not None and (left_s := until_s - time.monotonic()) > 0:
+            while self._pings.unanswered and (left_s := until_s - time.monotonic()) > 0:
                 self._receive(left_s)
         self._flushed.set()
 

@@ -46,6 +46,8 @@ class Phases:
 
     def __init__(self, now: float, start_step: int = 0) -> None:
         self.snapshot = Snapshot(start_step, 0, Phase.STARTING, now, 0)
+        self.before_end: Snapshot | None = None
+        """What the thread was doing when it was closed."""
         self._created_s = now
         self._began_s: float | None = None
         self._open: list[tuple[Phase, Phase]] = []  # (bracket, the phase it shows)
@@ -144,7 +146,7 @@ class Phases:
 
     def close(self, now: float) -> None:
         """The thread trains no more."""
-        step, microbatch, _, _, _ = self.snapshot
+        step, microbatch, _, _, _ = self.before_end = self.snapshot
         self._open.clear()
         self._show(step, microbatch, Phase.ENDED, now)
 

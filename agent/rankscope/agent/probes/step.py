@@ -7,6 +7,9 @@ import torch
 from rankscope.agent import events
 from rankscope.agent.probes.base import Probe
 
+MAX_TOKENS = 1 << 40
+"""More in one step of one rank is a mistake; summed over all ranks and steps it must stay exact."""
+
 
 class Step(Probe):
     name: ClassVar[str] = "step"
@@ -29,7 +32,10 @@ class Step(Probe):
 def _count(tokens: Any) -> int | None:
     """A token count as a number, where it can be had without waiting for a device."""
     if tokens is None or type(tokens) is int:
-        return None if tokens is None else max(0, tokens)
+        return None if tokens is None else max(0, min(MAX_TOKENS, tokens))
     if isinstance(tokens, torch.Tensor) and tokens.device.type != "cpu":
         return None
-    return max(0, int(tokens))
+    try:
+        return max(0, min(MAX_TOKENS, int(tokens)))
+    except (TypeError, ValueError, OverflowError):  # a word, NaN: no count
+        return None
