@@ -84,6 +84,7 @@ def handle(core: Core, sockets: Sockets, now_s: float) -> None:
         else:
             core.receive(peer, role, frame, now_s)
         if core.outbox:
+            core.flush()  # who gets an answer may rely on it that what it said is kept
             for receiver, reply in core.outbox:
                 sockets.send(receiver, reply)
             core.outbox.clear()
