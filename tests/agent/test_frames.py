@@ -11,7 +11,13 @@ from rankscope.protocol import codec, limits
 from rankscope.protocol import messages as m
 
 HEAD = (0, 0, 1, 1.0)
-RAISED = {"type": "E", "source": "", "from_peer": False, "step": 1, "event_t_s": 1.0}
+RAISED: dict[str, Any] = {
+    "type": "E",
+    "source": "",
+    "from_peer": False,
+    "step": 1,
+    "event_t_s": 1.0,
+}
 
 
 def raised(**fields: Any) -> m.Raised:

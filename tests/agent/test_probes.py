@@ -14,8 +14,8 @@ from torch.utils.checkpoint import checkpoint
 
 from rankscope.agent import switch
 from rankscope.agent.probes import catalogue
+from rankscope.agent.probes.batches import timed
 from rankscope.agent.probes.gradnorm import Pace, local_norm
-from rankscope.agent.probes.loader import Batches
 from rankscope.protocol.messages import Phase, StepRecord
 from support.observed import Observed, observed
 
@@ -242,27 +242,6 @@ def test_torchs_loader_is_timed_without_being_asked() -> None:
     assert all(step.data_s > 0 for step in seen.steps)
 
 
-def test_batches_are_the_loaders_own() -> None:
-    """The wrapper is as long and as re-iterable as the loader, and keeps no batch alive."""
-    with observed() as seen:
-        batches: Batches[int] = Batches([1, 2, 3], seen.observer.loader)
-        assert len(batches) == 3
-        assert list(batches) == [1, 2, 3]
-        assert list(batches) == [1, 2, 3]
-
-        class Batch:
-            pass
-
-        made = (Batch() for _ in range(2))
-        stream: Batches[Any] = Batches(made, seen.observer.loader)
-        iterator = iter(stream)
-        first = weakref.ref(next(iterator))
-        gc.collect()
-        assert first() is None
-    with pytest.raises(ZeroDivisionError):
-        list(Batches((1 // 0 for _ in range(1)), seen.observer.loader))
-
-
 def test_another_threads_work_is_not_the_loops() -> None:
     """A forward in a thread of its own is no microbatch."""
     model = small()
@@ -291,6 +270,7 @@ def test_everything_is_taken_away_again() -> None:
         torch.autograd.backward,
         torch.nn.utils.clip_grad_norm_,
         torch.utils.data.dataloader._BaseDataLoaderIter.__next__,
+        torch.utils.data.DataLoader.__iter__,
         sys.excepthook,
         threading.excepthook,
     )
@@ -306,6 +286,7 @@ def test_everything_is_taken_away_again() -> None:
         torch.autograd.backward,
         torch.nn.utils.clip_grad_norm_,
         torch.utils.data.dataloader._BaseDataLoaderIter.__next__,
+        torch.utils.data.DataLoader.__iter__,
         sys.excepthook,
         threading.excepthook,
     )
@@ -360,7 +341,7 @@ def exercise(seen: Observed, model: torch.nn.Module, optimizer: Any, given: bool
     further = torch.nn.Linear(8, 8)
     seen.observer.watch(further, sgd(further))
     loader: Any = torch.utils.data.DataLoader(torch.ones(8, 8), batch_size=2)  # type: ignore[arg-type]
-    for index, x in enumerate(Batches(loader, seen.observer.loader)):
+    for index, x in enumerate(timed(loader, seen.observer.loader)):
         optimizer.zero_grad()
         model(further(x)).pow(2).mean().backward()
         if index % 2:

@@ -20,6 +20,7 @@ SHORT_CHARS = 2048
 
 def frame(message: Message) -> bytes | None:
     """The frame of ``message``, mended where it must be; None when it cannot be sent at all."""
+    made: bytes | None
     try:
         made = codec.encode(message)
     except Exception as error:  # noqa: BLE001 - whatever it was, mending it comes next

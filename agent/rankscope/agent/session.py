@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from rankscope.agent import events, forks, switch
 from rankscope.agent.observer import Observer
-from rankscope.agent.probes.loader import Batches
+from rankscope.agent.probes.batches import timed
 from rankscope.agent.sender import Sender, Sequence
 
 Batch = TypeVar("Batch")
@@ -50,7 +50,11 @@ class Session:
     # what the agent's handle offers
 
     def batches(self, loader: Iterable[Batch]) -> Iterable[Batch]:
-        return Batches(loader, self.observer.loader)
+        if self.closed:
+            return loader
+        probe = self.observer.loader
+        found: Iterable[Batch] | None = self.observer.ask(probe, lambda: timed(loader, probe))
+        return loader if found is None else found
 
     def end_step(self, loss: Any, tokens: Any) -> None:
         self._end_step(loss, tokens)

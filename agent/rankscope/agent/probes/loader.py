@@ -1,14 +1,11 @@
-"""The wait for data: ``Agent.batches``, and torch's own DataLoader where that is not used."""
+"""The wait for data, of torch's own DataLoader. Other loaders: ``batches``."""
 
-from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar
 
 from torch.utils.data import dataloader
 
 from rankscope.agent import events
 from rankscope.agent.probes.base import Probe
-
-Batch = TypeVar("Batch")
 
 
 class Loader(Probe):
@@ -22,6 +19,8 @@ class Loader(Probe):
         self._note = observer.noted.append
         self._wrapper: Any = None
         self._original: Any = None
+        self._iter: Any = None
+        self._original_iter: Any = None
 
     def install(self) -> None:
         original = dataloader._BaseDataLoaderIter.__next__
@@ -34,52 +33,29 @@ class Loader(Probe):
             finally:
                 end()
 
+        original_iter = dataloader.DataLoader.__iter__
+
+        def __iter__(loader: Any) -> Any:
+            begin()  # starting the workers is a wait as well
+            try:
+                return original_iter(loader)
+            finally:
+                end()
+
+        self._original_iter, self._iter = original_iter, __iter__
+        dataloader.DataLoader.__iter__ = __iter__  # type: ignore[method-assign]
         self._original, self._wrapper = original, __next__
         dataloader._BaseDataLoaderIter.__next__ = __next__  # type: ignore[method-assign,assignment]
 
     def uninstall(self) -> None:
         if self._wrapper is not None and dataloader._BaseDataLoaderIter.__next__ is self._wrapper:
             dataloader._BaseDataLoaderIter.__next__ = self._original  # type: ignore[method-assign]
-        self._wrapper = self._original = None
+        if self._iter is not None and dataloader.DataLoader.__iter__ is self._iter:
+            dataloader.DataLoader.__iter__ = self._original_iter  # type: ignore[method-assign]
+        self._wrapper = self._original = self._iter = self._original_iter = None
 
     def on_begin(self, now: float) -> None:
         self._note((events.BEGIN_DATA, now))
 
     def on_end(self, now: float) -> None:
         self._note((events.END_DATA, now))
-
-
-class Batches(Generic[Batch]):
-    """``loader``, with the wait for each batch timed. As re-iterable and as long as ``loader``."""
-
-    def __init__(self, loader: Iterable[Batch], probe: Loader) -> None:
-        self._loader = loader
-        self._probe = probe
-
-    def __iter__(self) -> Iterator[Batch]:
-        self._probe.begin()
-        try:
-            return _TimedIterator(iter(self._loader), self._probe)
-        finally:
-            self._probe.end()
-
-    def __len__(self) -> int:
-        return len(self._loader)  # type: ignore[arg-type]  # as with the loader itself
-
-
-class _TimedIterator(Generic[Batch]):
-    """Hands a batch on without keeping it alive, as a generator's frame would."""
-
-    def __init__(self, iterator: Iterator[Batch], probe: Loader) -> None:
-        self._iterator = iterator
-        self._probe = probe
-
-    def __iter__(self) -> Iterator[Batch]:
-        return self
-
-    def __next__(self) -> Batch:
-        self._probe.begin()
-        try:
-            return next(self._iterator)
-        finally:
-            self._probe.end()
