@@ -116,6 +116,13 @@ def test_status_of_an_ended_run_says_that_and_when_and_with_what() -> None:
     assert "ended" not in head
 
 
+def test_a_node_on_which_there_is_only_a_sentinel_takes_no_line() -> None:
+    """A sentinel is there before the ranks, and without any for a command that never attaches."""
+    lonely = msgspec.structs.replace(OVERVIEW.nodes[0], host="lonely", ranks=[])
+    overview = msgspec.structs.replace(OVERVIEW, nodes=[*OVERVIEW.nodes, lonely])
+    assert "lonely" not in "\n".join(bare(status_text(STATUS, overview)))
+
+
 @pytest.mark.parametrize(("state", "code"), [("finished", 0), ("failed", 3)])
 def test_a_command_that_never_attached_is_told_so(state: State, code: int) -> None:
     """Not "finished at step 0": nothing was watched."""

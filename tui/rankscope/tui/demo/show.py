@@ -48,7 +48,8 @@ def _in_lines(session: Session, plan: Plan, output: IO[bytes], log: Path, json: 
 
     def show_line(overview: Overview) -> None:
         # Until a rank was heard of there is nothing to tell; the end is told by the summary.
-        if overview.nodes and overview.state not in ENDED_STATES:
+        here = any(node.ranks for node in overview.nodes)  # a sentinel may be there before them
+        if here and overview.state not in ENDED_STATES:
             say(progress_line(overview, plan.steps))
 
     with closing(Watch(session, show_line)) as watch:

@@ -125,11 +125,12 @@ def _numbers(status: Status, overview: Overview, width: int) -> Iterator[str]:
 
 def _nodes(status: Status, overview: Overview, width: int) -> Iterator[str]:
     marks = marks_of(status)
-    names = max((len(node.host) for node in overview.nodes), default=0)
-    for node in overview.nodes[:MAX_NODES]:
+    nodes = [node for node in overview.nodes if node.ranks]
+    names = max((len(node.host) for node in nodes), default=0)
+    for node in nodes[:MAX_NODES]:
         yield from _node(node, marks, min(names, 24), width)
-    if len(overview.nodes) > MAX_NODES:
-        yield f"  and {numbers.plural(len(overview.nodes) - MAX_NODES, 'more node')}"
+    if len(nodes) > MAX_NODES:
+        yield f"  and {numbers.plural(len(nodes) - MAX_NODES, 'more node')}"
 
 
 def _node(node: Node, marks: dict[int, Mark], names: int, width: int) -> Iterator[str]:
