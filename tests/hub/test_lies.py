@@ -162,3 +162,36 @@ def test_a_new_sentinel_takes_the_place_of_one_that_its_host_has_replaced() -> N
     assert node.load_1min == 3.0
     assert world.state.node_sequences.missed[:MAX_NODES].max() == 4
     snapshot.load(snapshot.dump(world.state))
+
+
+def test_a_crowd_of_sentinels_leaves_the_overview_readable() -> None:
+    """Machines without ranks are told up to a number, their words up to a length."""
+    world = World(2)
+    world.step()
+    note = "x" * limits.MAX_TEXT_CHARS
+    gpu = m.GpuSample(0, "g" * 40, 1.0, 1, 1, 1.0, 1.0, 1.0, (), 0, 0)
+    for number in range(2_000):
+        name = f"n{number}"
+        world.send(m.NodeHello(name, 1, 0.0, RUN, name, 1, note, note, {"f": note}))
+        world.send(m.NodeReport(name, 2, 0.0, (), (gpu,) * limits.MAX_GPUS_PER_NODE))
+    assert len(world.ask("overview").body) < limits.MAX_REPLY_FRAME_BYTES
+    nodes = world.overview().nodes
+    assert nodes[0].ranks == [0, 1]
+    assert len(nodes) < 1_000
+    assert len(snapshot.dump(world.state)) < 2_000 * 15_000
+
+
+@pytest.mark.parametrize("view", ["status", "overview", "incidents"])
+def test_a_view_that_no_client_takes_is_refused_in_words(
+    monkeypatch: pytest.MonkeyPatch, view: str
+) -> None:
+    """Sent as it is, it would end the client's connection without a word."""
+    world = World(4)
+    world.step()
+    world.kill(1)
+    world.tick()
+    assert world.ask(view).error == ""
+    monkeypatch.setattr(limits, "MAX_REPLY_FRAME_BYTES", 300)
+    reply = world.ask(view)
+    assert "too large" in reply.error
+    assert not reply.changed

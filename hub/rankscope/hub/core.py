@@ -180,7 +180,10 @@ class Core:
             if request.since != version or request.view not in VIEWS:
                 shape = views.view(self.know, request, self.base_version, now_s)
                 body, changed = views.encoded(shape), True
+                if len(body) > limits.MAX_REPLY_FRAME_BYTES - limits.MAX_TEXT_CHARS:
+                    raise views.NoSuchView(f"the view {request.view} is too large for any client")
         except views.NoSuchView as problem:
+            body, changed = msgspec.Raw(b"\xc0"), False
             error = str(problem)[: limits.MAX_TEXT_CHARS]
         except Exception:  # noqa: BLE001 - one view's bug must not end the hub
             error = f"the hub has a bug in its view {request.view}; see hub.log"

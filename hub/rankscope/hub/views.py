@@ -21,6 +21,9 @@ from rankscope.protocol import messages as m
 from rankscope.protocol import shapes
 
 HISTORY_STEPS = 120
+MAX_WITHOUT_RANKS = 512
+"""Nodes shown of which only a sentinel spoke."""
+
 OVERHEAD_DIGITS = 9
 
 
@@ -207,9 +210,9 @@ def nodes(state: RunState, now_s: float) -> list[shapes.Node]:
         found.append(
             _node(state, names[index], here.tolist(), peak, sentinels.get(names[index]), now_s)
         )
-    for host, sentinel in sentinels.items():
-        if host not in named:
-            found.append(_node(state, host, [], -1, sentinel, now_s))
+    strangers = [item for item in sentinels.items() if item[0] not in named]
+    for host, sentinel in strangers[:MAX_WITHOUT_RANKS]:
+        found.append(_node(state, host, [], -1, sentinel, now_s))
     found.sort(key=lambda node: (node.ranks[:1] or [state.size()], node.host))
     return found
 

@@ -9,6 +9,8 @@ from rankscope.protocol import messages as m
 MAX_NODES = 1 << 13
 """More than four times the nodes of the largest world this is built for."""
 
+MAX_NOTE_CHARS = 512
+
 
 class Sentinel(msgspec.Struct):
     """One sentinel: its host's readings, newest values."""
@@ -24,7 +26,6 @@ class Sentinel(msgspec.Struct):
     """Silence before this is explained; see ``silence.py``."""
     gpu_note: str = ""
     stack_note: str = ""
-    facts: dict[str, str] = {}
     gpus: tuple[m.GpuSample, ...] = ()
     load_1min: float | None = None
     memory_available_bytes: int | None = None
@@ -66,9 +67,8 @@ class Nodes:
     def hello(self, sentinel: Sentinel, hello: m.NodeHello) -> None:
         sentinel.host = hello.host
         sentinel.pid = hello.pid
-        sentinel.gpu_note = hello.gpu_note
-        sentinel.stack_note = hello.stack_note
-        sentinel.facts = hello.facts
+        sentinel.gpu_note = hello.gpu_note[:MAX_NOTE_CHARS]
+        sentinel.stack_note = hello.stack_note[:MAX_NOTE_CHARS]
 
     def report(self, sentinel: Sentinel, report: m.NodeReport) -> None:
         sentinel.gpus = report.gpus
