@@ -198,7 +198,7 @@ class HubFinder:
         path = pointer_path(self.environ)
         if path is not None:
             nodedir.make_private_dir(path.parent)
-            _forget_launchers_gone(path.parent)
+            nodedir.forget_launchers_gone()
             write_private(path, msgspec.json.encode(_Pointer(str(directory.path))) + b"\n")
         self.hub = launch.spawn_hub(directory)
         self._directory = directory
@@ -254,15 +254,6 @@ def _read_environ(environ: Mapping[str, str]) -> HubAddress | None:
         return None
     key = keys.read_client_key(Path(path))
     return HubAddress(environ.get(env.RUN) or key.run, endpoint, key)
-
-
-def _forget_launchers_gone(folder: Path) -> None:
-    """Remove the pointers of launchers that have ended."""
-    for path in folder.glob("launcher-*.json"):
-        with contextlib.suppress(ValueError, OSError):
-            _, pid, started = path.stem.split("-")
-            if not procs.is_alive(int(pid), int(started) / 100):
-                path.unlink()
 
 
 def pointer_path(environ: Mapping[str, str] = os.environ) -> Path | None:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from rankscope.protocol import procs
 from rankscope.protocol.exits import UserError
 from rankscope.protocol.files import read_private, write_private
 
@@ -119,6 +120,23 @@ def sentinel_lock_path(directory: Path) -> Path:
 def leader_lock_path(directory: Path) -> Path:
     """The file that the rank which looks after the sentinel holds flock'ed."""
     return directory / "leader.lock"
+
+
+def forget_launchers_gone() -> None:
+    """Remove the pointers (``hublink``) of launchers that have ended."""
+    for path in base_dir().glob("launcher-*.json"):
+        with contextlib.suppress(ValueError, OSError):
+            _, pid, started = path.stem.split("-")
+            if not procs.is_alive(int(pid), int(started) / 100):
+                path.unlink()
+
+
+def is_at(descriptor: int, path: Path) -> bool:
+    """Whether ``descriptor``'s file is still the one at ``path``."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False
 
 
 def try_lock(path: Path) -> int | None:

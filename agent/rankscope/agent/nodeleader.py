@@ -7,6 +7,7 @@ another takes over. The leader starts a sentinel whenever none holds ``sentinel.
 import contextlib
 import logging
 import os
+import signal
 import socket
 import subprocess
 from pathlib import Path
@@ -22,9 +23,12 @@ from rankscope.protocol.exits import UserError
 log = logging.getLogger("rankscope")
 
 LOOK_EVERY_S = 2.0
+MAX_WAIT_S = 60.0
+"""After one error, or one start in vain, after the other it is tried this seldom."""
+
 START_EVERY_S = 5.0
-MAX_STARTS = 10
-"""A sentinel that cannot live here is not started for ever."""
+STALE_S = 10.0
+"""A sentinel shows every second that it lives. One that has not for so long is stopped or hangs."""
 
 
 class NodeLeader:
@@ -35,22 +39,29 @@ class NodeLeader:
         self.identity = identity
         self._next_s = 0.0
         self._started_s = -START_EVERY_S
-        self._starts = 0
-        self._off = False
+        self._start_wait_s = START_EVERY_S
+        self._error_wait_s = LOOK_EVERY_S
+        self._said = ""
+        self._shown: tuple[int, float] | None = None  # its lock file's time, and since when
         self._file: Path | None = None
         self._sentinel: subprocess.Popen[bytes] | None = None
         self.lock: int | None = None
         """The descriptor of ``leader.lock``; a forked child closes its copy."""
 
     def tick(self, now: float) -> None:
-        if self._off or now < self._next_s:
+        if now < self._next_s:
             return
         self._next_s = now + LOOK_EVERY_S
         try:
             self._look(now)
+            self._error_wait_s = LOOK_EVERY_S
         except (UserError, OSError) as error:
-            self._off = True
-            log.warning("rankscope: no sentinel on this node: %s", error)
+            # It may pass: too many files open for a while, a folder that is put right again.
+            self._next_s = now + self._error_wait_s
+            self._error_wait_s = min(MAX_WAIT_S, self._error_wait_s * 2)
+            if str(error) != self._said:
+                self._said = str(error)
+                log.warning("rankscope: no sentinel on this node: %s", error)
 
     def close(self) -> None:
         if self._sentinel is not None:
@@ -64,20 +75,38 @@ class NodeLeader:
         directory = nodedir.node_dir(self.address.run)
         if self._file is None or not self._file.exists():
             self._register()
+        leader = nodedir.leader_lock_path(directory)
+        if self.lock is not None and not nodedir.is_at(self.lock, leader):
+            os.close(self.lock)  # the folder was removed and made again
+            self.lock = None
         if self.lock is None:
-            self.lock = nodedir.try_lock(nodedir.leader_lock_path(directory))
+            self.lock = nodedir.try_lock(leader)
+        if self.lock is None:
+            return
         if self._sentinel is not None and self._sentinel.poll() is not None:
             self._sentinel = None
-        if (
-            self.lock is not None
-            and self._sentinel is None
-            and self._starts < MAX_STARTS
-            and now - self._started_s >= START_EVERY_S
-            and not nodedir.is_locked(nodedir.sentinel_lock_path(directory))
-        ):
-            self._starts += 1
+        held = nodedir.sentinel_lock_path(directory)
+        if nodedir.is_locked(held):
+            self._start_wait_s = START_EVERY_S
+            self._end_stale(held, now)
+        elif self._sentinel is None and now - self._started_s >= self._start_wait_s:
+            self._start_wait_s = min(MAX_WAIT_S, self._start_wait_s * 2)
             self._started_s = now
             self._sentinel = start_sentinel(self.address)
+
+    def _end_stale(self, path: Path, now: float) -> None:
+        """Kill a sentinel that shows no life, so that another can take its place."""
+        changed_ns = path.stat().st_mtime_ns
+        if self._shown is None or self._shown[0] != changed_ns:
+            self._shown = (changed_ns, now)
+        elif now - self._shown[1] >= STALE_S:
+            self._shown = None
+            pid, _, started = path.read_text(encoding="ascii").partition(" ")
+            with contextlib.suppress(ValueError):
+                if procs.is_alive(int(pid), float(started)) and _is_sentinel(int(pid)):
+                    log.debug("rankscope: the sentinel %s shows no life: another is started", pid)
+                    os.kill(int(pid), signal.SIGKILL)
+                    self._started_s = now - self._start_wait_s
 
     def _register(self) -> None:
         pid = os.getpid()
@@ -87,6 +116,11 @@ class NodeLeader:
                 nodedir.make_node_dir(self.address.run),
                 nodedir.Registration(pid, started_s, self.identity.attempt, self.identity.rank),
             )
+
+
+def _is_sentinel(pid: int) -> bool:
+    command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b"rankscope.agent.sentinel" in command.split(b"\0")
 
 
 def start_sentinel(address: HubAddress) -> "subprocess.Popen[bytes]":

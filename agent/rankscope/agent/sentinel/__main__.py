@@ -80,17 +80,23 @@ def watch(options: argparse.Namespace, key: ClientKey) -> None:
     gpus = GpuWatch()
     gpus.start()
     loop = Loop(
-        Settings(options.run, options.node_dir, options.idle_exit_s), link, gpus, keeper, say
+        Settings(options.run, options.node_dir, options.idle_exit_s),
+        link,
+        gpus,
+        keeper,
+        say,
+        lock.renew,
     )
     try:
         loop.run()
-        while not loop.stopped_by_signal:
+        while not (loop.stopped_by_signal or loop.displaced):
             loop.tidy()
             lock.release(remove=True)
             # A rank that registered while the lock was still held may have started a sentinel in
             # vain: then this one takes the lock again and goes on.
             if loop.run_over or not loop.look_for_new() or not lock.acquire():
                 loop.remove_folders()
+                nodedir.forget_launchers_gone()
                 break
             loop.run()
     finally:

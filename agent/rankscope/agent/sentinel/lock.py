@@ -1,10 +1,16 @@
-"""One sentinel a node: a lock file that a killed one leaves free."""
+"""One sentinel a node: a lock file that a killed one leaves free.
+
+It holds "<pid> <start time>", and its modification time moves while the sentinel does: one that is
+stopped, or hangs, is told by that (``nodeleader``).
+"""
 
 import contextlib
 import fcntl
 import os
 import time
 from pathlib import Path
+
+from rankscope.protocol import procs
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -27,6 +33,27 @@ class Lock:
             time.sleep(0.01)
         return taken
 
+    def renew(self) -> bool:
+        """Show that this process lives; whether the lock is still its own.
+
+        A folder that was removed, and made again by a rank, has another file at the path: it is
+        taken, unless another sentinel was faster. Where there is no folder, no other can be there.
+        """
+        if self._descriptor is None:
+            return False
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.fstat(self._descriptor), self.path.stat()):
+                os.utime(self._descriptor)
+                return True
+        before, self._descriptor = self._descriptor, None
+        try:
+            taken = self._try()
+        except OSError:
+            taken, self._descriptor = True, before
+        else:
+            os.close(before)
+        return taken
+
     def _try(self) -> bool:
         while True:
             descriptor = os.open(self.path, _FLAGS, 0o600)
@@ -40,6 +67,9 @@ class Lock:
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(descriptor), self.path.stat()):
                     self._descriptor = descriptor
+                    os.ftruncate(descriptor, 0)
+                    pid = os.getpid()
+                    os.pwrite(descriptor, f"{pid} {procs.start_time_s(pid)}\n".encode(), 0)
                     return True
             os.close(descriptor)
 

@@ -55,7 +55,10 @@ class Loop:
         gpus: GpuWatch,
         keeper: HubKeeper | None,
         say: Callable[[str], None],
+        renew: Callable[[], bool] = lambda: True,
     ) -> None:
+        """``renew`` says every second whether this is still the node's one sentinel."""
+        self._renew = renew
         self._settings = settings
         self._link = link
         self._gpus = gpus
@@ -83,6 +86,7 @@ class Loop:
         self._sent_t_s = -math.inf  # when the hub last took a message
         self.stopped_by_signal = False
         self.run_over = False
+        self.displaced = False
 
     # --- running -------------------------------------------------------------------------------
 
@@ -96,7 +100,7 @@ class Loop:
             signal.signal(number, self._on_signal)
         now = time.monotonic()
         tick_t_s = report_t_s = hub_t_s = alive_t_s = now
-        while not (self.stopped_by_signal or self.run_over):
+        while not (self.stopped_by_signal or self.run_over or self.displaced):
             now = time.monotonic()
             if now >= tick_t_s:
                 tick_t_s = now + self._tick_s()
@@ -106,6 +110,7 @@ class Loop:
                 self._keeper.poll(now)
             if now >= report_t_s:
                 report_t_s = now + REPORT_S
+                self.displaced = not self._renew()
                 self._oom.poll(now)
                 self._report_due = True
             self._flush(now)
