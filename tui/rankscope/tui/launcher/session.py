@@ -197,16 +197,18 @@ class Session:
         None when no hub could be told: the command's end is not lost, the hub sees the ranks go.
         """
         assert self.child is not None
-        if self.supervisor.failing:
-            return None
         deadline = time.monotonic() + FINAL_WORD_S
         try:
-            self._send_run_end(messages.RunEnd(code, self.child.died_of), deadline)
-            return self._final_status(deadline)
+            if not self.supervisor.failing:
+                self._send_run_end(messages.RunEnd(code, self.child.died_of), deadline)
+                return self._final_status(deadline)
         except UserError:
-            return None
+            pass
         finally:
             self.supervisor.let_go()
+        if self.sentinel is not None:
+            self.sentinel.terminate()  # there is no hub to tell it that the run is over
+        return None
 
     def _tick(self) -> int | None:
         assert self.child is not None
