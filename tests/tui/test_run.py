@@ -228,6 +228,7 @@ def test_a_lost_terminal_reaches_the_command_once(home: Path, tmp_path: Path, le
             process.terminate()
         wait_until(lambda: not any(p.is_running() for p in trainers), "its end")
         assert told.read_text().count("SIGHUP") == 1
+        wait_until(lambda: terminal.process.poll() is not None, "the launcher's end")
     with nothing_left(home, but_hub=True):
         pass
 
