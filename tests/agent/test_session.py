@@ -13,8 +13,9 @@ import pytest
 import torch
 
 from rankscope.agent import Agent, attach, registry, switch
-from rankscope.agent.sender import Sender, Sequence
+from rankscope.agent.sender import Sender
 from rankscope.agent.session import Session
+from rankscope.agent.talk import Sequence
 from support.listener import Listener
 from support.wire import wait_until
 

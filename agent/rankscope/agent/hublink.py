@@ -94,6 +94,11 @@ class HubFinder:
             self._publish(now)
         return self.address
 
+    @property
+    def starting(self) -> rundir.RunDirectory | None:
+        """The run directory of a hub of our own that is not up yet."""
+        return self._directory if self.address is None and self.hub is not None else None
+
     def reap(self) -> None:
         """Take note of a hub of our own that has ended, so that no zombie remains."""
         if self.hub is not None and self.hub.poll() is not None:

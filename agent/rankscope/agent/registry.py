@@ -7,8 +7,8 @@ from typing import Any
 from rankscope.agent import forks, given
 from rankscope.agent.agent import Agent
 from rankscope.agent.probes.facts import script_name
-from rankscope.agent.sender import Sequence
 from rankscope.agent.session import Session
+from rankscope.agent.talk import Sequence
 from rankscope.protocol import env
 
 _lock = threading.Lock()

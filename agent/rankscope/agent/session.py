@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 from rankscope.agent import events, forks, switch
 from rankscope.agent.observer import Observer
 from rankscope.agent.probes.batches import timed
-from rankscope.agent.sender import Sender, Sequence
+from rankscope.agent.sender import Sender
+from rankscope.agent.talk import Sequence
 
 Batch = TypeVar("Batch")
 

@@ -1,0 +1,253 @@
+"""What a rank says to its hub, and what it hears: turn by turn. Only pongs are waited for."""
+
+import logging
+import os
+import time
+from typing import Any, Protocol
+
+from rankscope.agent import frames
+from rankscope.agent.clock.phases import Phases, Snapshot
+from rankscope.agent.digest import Digest
+from rankscope.agent.identity import Identity
+from rankscope.agent.observer import Observer
+from rankscope.agent.outbox import Outbox
+from rankscope.agent.pings import Pings
+from rankscope.protocol import codec, limits
+from rankscope.protocol.messages import (
+    Beat,
+    CollectiveStatus,
+    FromRank,
+    Goodbye,
+    Group,
+    Groups,
+    Hello,
+    Memory,
+    Message,
+    Ping,
+    Pong,
+    Refused,
+    WhoAreYou,
+)
+
+log = logging.getLogger("rankscope")
+
+TICK_S = 0.1
+MEMORY_EVERY_S = 0.5
+PONG_WAIT_S = 0.02
+BEATS_AT_ONCE = 8
+"""A backlog leaves in at most this many beats a turn."""
+
+
+class Way(Protocol):
+    """Where frames go, and where the hub's come from."""
+
+    def send(self, frame: bytes) -> bool: ...
+
+    def receive(self, wait_s: float = 0.0) -> list[Message]: ...
+
+
+class Talk:
+    """Of one rank, over whatever way to the hub there is at the moment."""
+
+    def __init__(
+        self, observer: Observer, name: str, start_step: int, sequence: "Sequence"
+    ) -> None:
+        self.observer = observer
+        self.run_name = name
+        self.start_step = start_step
+        self.sequence = sequence
+        self.outbox = Outbox()
+        self.phases = Phases(time.monotonic(), start_step)
+        self.digest = Digest(self.phases, self.outbox)
+        self.identity: Identity | None = None
+        self.run = self.host = ""
+        self.refused = False
+        self._way: Way | None = None
+        self._hello_due = True
+        self._boundary = False
+        self._groups: tuple[Group, ...] = ()
+        self._groups_due = False
+        self._statuses: tuple[CollectiveStatus, ...] = ()
+        self._memory: Memory | None = None
+        self._memory_s = -1e9
+        self._beat_s = -1e9
+        self._beat_of: Any = None
+        self._pings = Pings()
+
+    def read_notes(self) -> None:
+        """Work out what the training thread has noted down meanwhile."""
+        noted = self.observer.noted
+        taken = [noted.popleft() for _ in range(len(noted))]
+        self.digest.feed(taken)
+
+    def turn(self, way: Way, now: float) -> None:
+        """Hear what there is, and say what is due; ``identity``, ``run`` and ``host`` are known."""
+        self._way = way
+        self._receive()
+        if self.refused or not self._send_hello(now) or not self._send_urgent(now):
+            return
+        self._look()
+        if self._groups_due and not self._send(Groups, now, groups=self._groups):
+            return
+        self._groups_due = False
+        self._send_beats(now)
+        self._ping(now)
+
+    def confirm(self, way: Way, until_s: float) -> None:
+        """Have the hub confirm all that was sent: its pong to a ping sent last says so."""
+        self._way = way
+        if not self.refused and self._send_ping():
+            while self._pings.unanswered and (left_s := until_s - time.monotonic()) > 0:
+                self._receive(left_s)
+
+    # sending
+
+    def _send(self, kind: type[FromRank], now: float, **fields: Any) -> bool:
+        assert self.identity is not None
+        assert self._way is not None
+        message = kind(self.identity.attempt, self.identity.rank, self.sequence.next, now, **fields)
+        frame = frames.frame(message)
+        if frame is None:  # dropped: what cannot be sent must not hold up the rest
+            self.outbox.lost(len(fields.get("steps", ())))
+            return True
+        if not self._way.send(frame):
+            self._hello_due = True  # there is no hub: the next one must be told who we are
+            return False
+        self.sequence.used()
+        return True
+
+    def _send_hello(self, now: float) -> bool:
+        observer = self.observer
+        if observer.facts_changed or self.digest.boundary != self._boundary:
+            observer.facts_changed = False
+            self._boundary = self.digest.boundary
+            self._hello_due = True
+        if not self._hello_due:
+            return True
+        assert self.identity is not None
+        self._hello_due = not self._send(
+            Hello,
+            now,
+            run=self.run,
+            world_size=self.identity.world_size,
+            local_rank=self.identity.local_rank,
+            host=self.host,
+            pid=os.getpid(),
+            name=self.run_name[: limits.MAX_NAME_CHARS],
+            trainer=observer.facts.trainer,
+            device=str(observer.device or "cpu"),
+            start_step=self.start_step,
+            boundary=self._boundary,
+            facts=observer.ask(observer.facts, observer.facts.read) or {},
+        )
+        self._statuses = ()  # a hub that is new knows none of these
+        self._groups_due = bool(self._groups)
+        self._beat_of = None
+        return not self._hello_due
+
+    def _send_urgent(self, now: float) -> bool:
+        outbox = self.outbox
+        while True:
+            waiting = outbox.next_urgent()
+            if waiting is None:
+                return True
+            kind, fields = waiting
+            # The steps before it go first, so that the hub knows how far this rank came.
+            if kind is Goodbye:
+                self._send_beats(now, self.phases.before_end)
+                self._send_beats(now)
+            if not self._send(kind, now, **fields):
+                return False
+            outbox.urgent_sent()
+
+    def _look(self) -> None:
+        """Ask the probes that are read from this thread."""
+        observer = self.observer
+        groups = observer.ask(observer.collectives, observer.collectives.read_groups)
+        # That all groups are gone says only that the run is ending: the last ones stay known.
+        if groups and groups != self._groups:
+            self._groups = groups
+            self._groups_due = True
+
+    def _send_beats(self, now: float, shown: Snapshot | None = None) -> None:
+        """The steps that wait, and what the thread is doing (or did, as ``shown``)."""
+        observer = self.observer
+        outbox = self.outbox
+        for _ in range(BEATS_AT_ONCE):
+            snapshot = shown or self.phases.snapshot
+            steps, late = outbox.steps(), outbox.late()
+            statuses = observer.ask(observer.collectives, observer.collectives.read_statuses) or ()
+            news = (snapshot, statuses)
+            if (
+                not steps
+                and not late
+                and news == self._beat_of
+                and now - self._beat_s < limits.BEAT_INTERVAL_S - TICK_S / 2
+            ):
+                return
+            if now - self._memory_s >= MEMORY_EVERY_S:
+                self._memory = observer.ask(observer.memory, observer.memory.read)
+                self._memory_s = now
+            best = self._pings.best()
+            sent = self._send(
+                Beat,
+                now,
+                step=snapshot.step,
+                microbatch=snapshot.microbatch,
+                phase=snapshot.phase,
+                phase_t_s=snapshot.since_s,
+                activity=snapshot.activity,
+                steps=steps,
+                late=late,
+                memory=self._memory,
+                collectives=statuses if statuses != self._statuses else (),
+                dropped=outbox.dropped,
+                overhead_s_per_step=self.digest.overhead_s(),
+                hub_offset_s=best.offset_s if best else None,
+                hub_offset_error_s=best.error_s if best else None,
+            )
+            if not sent:
+                return
+            outbox.sent(len(steps), len(late))
+            self._statuses, self._beat_of, self._beat_s = statuses, news, now
+            if len(steps) < limits.MAX_STEPS_PER_BEAT:
+                return
+
+    # what the hub says
+
+    def _receive(self, wait_s: float = 0.0) -> None:
+        assert self._way is not None
+        for message in self._way.receive(wait_s):
+            self._heard(message)
+
+    def _heard(self, message: Message) -> None:
+        if isinstance(message, Pong):
+            self._pings.heard(message, time.monotonic())
+        elif isinstance(message, WhoAreYou):
+            self._hello_due = True
+            self.outbox.send_again()
+        elif isinstance(message, Refused):
+            self.refused = True
+            log.warning("rankscope: the hub refuses this rank: %s", message.text)
+
+    def _ping(self, now: float) -> None:
+        if self._pings.due(now) and self._send_ping():
+            self._receive(PONG_WAIT_S)  # read at once: waiting for the next tick would blur it
+
+    def _send_ping(self) -> bool:
+        assert self._way is not None
+        t_s = time.monotonic()
+        if not self._way.send(codec.encode(Ping(t_s))):
+            return False
+        self._pings.sent(t_s)
+        return True
+
+
+class Sequence:
+    """Message numbers from 1, used up only by messages that left. One a process, for its life."""
+
+    def __init__(self) -> None:
+        self.next = 1
+
+    def used(self) -> None:
+        self.next += 1
