@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.listener import Listener
+from support.sentinels import no_sentinel
 from support.training import environment
 
 pytestmark = pytest.mark.processes
@@ -98,10 +99,10 @@ agent.close()
 
 def test_a_forked_child_does_nothing_of_the_agents(tmp_path: Path) -> None:
     """No note, no kernel and no hook there, no lock is waited for, and it may attach anew."""
-    with Listener(tmp_path / "hub") as hub:
+    with Listener(tmp_path / "hub") as hub, no_sentinel(tmp_path, hub.run) as temporary:
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM],
-            env=environment({**hub.environ, "TMPDIR": str(tmp_path)}),
+            env=environment({**hub.environ, "TMPDIR": str(temporary)}),
             capture_output=True,
             text=True,
             timeout=150,

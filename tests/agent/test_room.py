@@ -11,6 +11,7 @@ import pytest
 from rankscope.agent import room
 from rankscope.protocol import messages as m
 from support.listener import Listener
+from support.sentinels import no_sentinel
 from support.training import environment
 from support.wire import wait_until
 
@@ -60,11 +61,11 @@ def test_a_process_without_room_trains_on_and_is_watched_later(
 ) -> None:
     """Neither too few files nor too little memory ends training; once there is room, it is seen."""
     marker = tmp_path / "seen"
-    with Listener(tmp_path / "hub") as hub:
+    with Listener(tmp_path / "hub") as hub, no_sentinel(tmp_path, hub.run) as temporary:
         process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, kind, str(spare), str(marker)],
             env=environment(
-                {**hub.environ, "TMPDIR": str(tmp_path), "RANK": "0", "WORLD_SIZE": "1"}
+                {**hub.environ, "TMPDIR": str(temporary), "RANK": "0", "WORLD_SIZE": "1"}
             ),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -17,6 +17,7 @@ from rankscope.agent.sender import Sender
 from rankscope.agent.session import Session
 from rankscope.agent.talk import Sequence
 from support.listener import Listener
+from support.sentinels import no_sentinel
 from support.wire import wait_until
 
 
@@ -33,10 +34,13 @@ def train(model: torch.nn.Module, optimizer: Any) -> None:
 @pytest.fixture(autouse=True)
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
     """A listening end; the node's folder is this test's own."""
-    with Listener(tmp_path / "hub") as listener:
+    with (
+        Listener(tmp_path / "hub") as listener,
+        no_sentinel(tmp_path, listener.run) as temporary,
+    ):
         for name, value in listener.environ.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setenv("TMPDIR", str(tmp_path))
+        monkeypatch.setattr("tempfile.tempdir", str(temporary))
         yield listener
 
 

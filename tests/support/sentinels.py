@@ -27,6 +27,22 @@ def make_node_dir(base: Path) -> Path:
     return directory
 
 
+@contextmanager
+def no_sentinel(base: Path, run: str) -> Iterator[Path]:
+    """A TMPDIR below ``base`` in which the node's lock is held, so that no rank starts one."""
+    temporary = base / "quiet"
+    node = temporary / f"rankscope-{os.geteuid()}" / run
+    (node / "ranks").mkdir(parents=True, mode=0o700)
+    for path in (temporary, node.parent, node):
+        path.chmod(0o700)
+    lock = nodedir.try_lock(nodedir.sentinel_lock_path(node))
+    assert lock is not None
+    try:
+        yield temporary
+    finally:
+        os.close(lock)
+
+
 def start_sentinel(
     directory: Path | None, endpoint: str, key: ClientKey, *more: str, **environ: str
 ) -> "subprocess.Popen[bytes]":

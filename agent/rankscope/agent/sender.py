@@ -213,7 +213,8 @@ class Sender(threading.Thread):
     def _unsent(self) -> bool:
         if self._connection is None or self.talk.refused:
             return False
-        return self.talk.outbox.next_urgent() is not None
+        # Saying it may have brought up a fault, noted down meanwhile.
+        return self.talk.outbox.next_urgent() is not None or bool(self.talk.observer.noted)
 
     def _close(self) -> None:
         if self._connection is not None:
