@@ -12,8 +12,6 @@ import socket
 import subprocess
 from pathlib import Path
 
-import msgspec
-
 from rankscope.agent import nodedir
 from rankscope.agent.hublink import HubAddress
 from rankscope.agent.identity import Identity
@@ -124,21 +122,8 @@ def _is_sentinel(pid: int) -> bool:
 
 
 def start_sentinel(address: HubAddress) -> "subprocess.Popen[bytes]":
-    """The node's sentinel, in a session of its own; the key goes through its standard input."""
-    command = [*launch.python_module("rankscope.agent.sentinel"), "--run", address.run]
-    command += ["--node-dir", str(nodedir.node_dir(address.run)), "--endpoint", address.endpoint]
+    """The node's sentinel; it looks after the hub, too, where an agent of this node started it."""
+    options = ["--node-dir", str(nodedir.node_dir(address.run))]
     if address.run_dir and address.host == socket.gethostname():
-        command += ["--supervise-hub", address.run_dir]
-    sentinel = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        close_fds=True,
-    )
-    assert sentinel.stdin is not None
-    with contextlib.suppress(BrokenPipeError):
-        sentinel.stdin.write(msgspec.json.encode(address.key) + b"\n")
-        sentinel.stdin.close()
-    return sentinel
+        options += ["--supervise-hub", address.run_dir]
+    return launch.spawn_sentinel(address.key, address.endpoint, *options, run=address.run)

@@ -46,6 +46,13 @@ def state_line(picture: Picture, width: int) -> Line:
     return spread(line("  ", *checkpoint), line(*first_that_fit(parts, room, "   "), "  "), width)
 
 
+def hub_lines(picture: Picture, width: int) -> list[Line]:
+    """What is wrong with the hub itself, such as a full disk; none when nothing is."""
+    if picture.overview is None or not picture.overview.hub_note:
+        return []
+    return [fit(line("  ", Span(f"hub: {picture.overview.hub_note}", "warn")), width)]
+
+
 def footer_line(actions: list[Action], width: int, position: str = "") -> Line:
     """Keys and what they do, as many as fit; ``position`` (where one is in a list) at the end."""
     parts = [line(Span(action.key_text, "accent"), f" {action.label}") for action in actions]

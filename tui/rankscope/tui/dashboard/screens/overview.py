@@ -1,7 +1,7 @@
 """The first screen: is it well, how fast is it, where is each rank, what is the last checkpoint."""
 
 from rankscope.tui.dashboard.picture import Picture
-from rankscope.tui.dashboard.render.bottom import state_line
+from rankscope.tui.dashboard.render.bottom import hub_lines, state_line
 from rankscope.tui.dashboard.render.evidence import short_evidence, stall_lines
 from rankscope.tui.dashboard.render.grid import Plan, grid_line, plan, tally
 from rankscope.tui.dashboard.render.line import BLANK, Line, Span, fit, join, line, rule, width_of
@@ -34,7 +34,11 @@ class OverviewScreen(Screen):
             *number_lines(picture.overview, room.width, 5 if room.height >= TALL else 1),
             rule(room.width),
         ]
-        bottom = [rule(room.width), state_line(picture, room.width)]
+        bottom = [
+            rule(room.width),
+            *hub_lines(picture, room.width),
+            state_line(picture, room.width),
+        ]
         grid = self._grid(picture, room, len(top) + len(bottom) + 1)
         if len(picture.order) >= TALLY_FROM:
             top.append(fit(line("  ", *tally(picture)), room.width))
