@@ -163,6 +163,23 @@ def test_all_ranks_refuse_and_one_says_why(
     assert 'File "' not in ended.stderr.split("rankscope.trainers.ddp: ")[0]
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")
+def test_no_thread_of_the_process_group_outlives_it(launch: Callable[..., Any]) -> None:
+    """One that did could abort a process whose run was fine, while the interpreter ends."""
+    arguments = [*SMALL, "--steps", "2"]
+    program = f"""
+import os
+from rankscope.trainers.fsdp2 import TRAINER
+from rankscope.trainers.program import main
+before = set(os.listdir("/proc/self/task"))
+assert main(TRAINER, {arguments!r}) == 0
+print("left:", len(set(os.listdir("/proc/self/task")) - before))
+"""
+    ended = launch("-c", program)
+    assert (ended.code, ended.stderr) == (0, ""), ended
+    assert ended.stdout.splitlines()[-1] == "left: 0"
+
+
 def wait_for_line(process: "subprocess.Popen[str]", start: str, timeout_s: float = 120.0) -> None:
     """Read ``process``'s output until a line begins with ``start``."""
     assert process.stdout is not None

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch._C._distributed_c10d import HashStore  # torch.distributed's own, but not exported
+from torch.distributed.device_mesh import DeviceMesh
 
 from rankscope.protocol.exits import UserError
 
@@ -128,14 +129,18 @@ def process_group(place: Place, device: torch.device, when_alone: bool) -> Itera
 
 
 def leave() -> None:
-    """Take the default process group down on all ranks together.
+    """Take the default process group down on all ranks together, its threads included.
 
     A thread of gloo that drops the last reference to a tensor while the interpreter ends aborts the
-    process. The barrier has no tensor, and goes through after everything before it; collecting
-    garbage lets go of the models, which hold the group in cycles of references.
+    process. The group's destructor waits for its threads, but nobody may hold the group by then:
+    not a model (DDP's is in cycles of references), nor a mesh, which DTensor's caches keep for
+    good. The barrier, which has no tensor, goes through after everything before it.
     """
     dist.barrier()
     gc.collect()
+    for found in gc.get_objects():
+        if type(found) is DeviceMesh:
+            getattr(found, "_pg_registry", {}).clear()  # there is no public way
     dist.destroy_process_group()
 
 
