@@ -1,6 +1,15 @@
 """Options and fixtures of the whole suite."""
 
+import signal
+
 import pytest
+
+# Under nohup, or in the background of a script, some signals are ignored, and children inherit
+# that: programs under test could then not be ended by them.
+for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        signal.signal(number, default)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
