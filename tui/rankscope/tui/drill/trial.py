@@ -136,6 +136,6 @@ def _leave(session: Session, keep: bool) -> None:
     if session.child is not None and session.child.poll() is None:
         end(session.child)
     if keep and session.child is not None:
-        session.supervisor.end()
+        session.end()
     else:
         session.discard()

@@ -137,12 +137,20 @@ class Session:
             raise
         return self.child
 
-    def discard(self) -> None:
-        """End the hub and remove the directory: nothing was trained."""
+    def end(self) -> None:
+        """End hub and sentinel at once; the run directory stays."""
         if self.sentinel is not None:
             self.sentinel.terminate()
-            self.sentinel.wait()
+            try:
+                self.sentinel.wait(3.0)
+            except subprocess.TimeoutExpired:
+                self.sentinel.kill()
+                self.sentinel.wait()
         self.supervisor.end()
+
+    def discard(self) -> None:
+        """End the hub and remove the directory: nothing was trained."""
+        self.end()
         _remove(self.directory.path.parent, self.directory)
 
     def pass_on(self, number: int) -> None:
