@@ -1,11 +1,13 @@
 """What is told of an exception: where in the user's code, in which phase, and whose fault it is."""
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 
+from rankscope.agent.probes.batches import timed
 from rankscope.agent.probes.exceptions import describe, is_from_peer, source_of
 from rankscope.agent.switch import one_line
 from rankscope.protocol import limits
@@ -133,3 +135,18 @@ def test_an_exception_that_cannot_be_shown_is_still_told() -> None:
 def test_sys_exit_is_told_with_its_code() -> None:
     """An early exit says how it was called."""
     assert describe(caught(exit, 3))["message"] == "sys.exit(3)"
+
+
+def test_a_loader_of_the_users_own_fails_in_data() -> None:
+    """``agent.batches`` around a generator: its exception was raised while data was awaited."""
+
+    class Untimed:
+        def begin(self) -> None: ...
+        def end(self) -> None: ...
+
+    def loader() -> Iterator[int]:
+        raise ValueError("no batch")
+        yield 0
+
+    batches: Any = timed(loader(), cast(Any, Untimed()))
+    assert describe(caught(next, batches))["phase"] is Phase.DATA

@@ -85,6 +85,7 @@ def describe(error: BaseException) -> dict[str, Any]:
 
 _PHASES = (
     (os.path.join("rankscope", "agent", "probes", "loader.py"), "__next__", Phase.DATA),  # noqa: PTH118
+    (os.path.join("rankscope", "agent", "probes", "batches.py"), "_next", Phase.DATA),  # noqa: PTH118
     (os.path.join("torch", "utils", "data", "dataloader.py"), "__next__", Phase.DATA),  # noqa: PTH118
     (os.path.join("torch", "nn", "modules", "module.py"), "_wrapped_call_impl", Phase.FORWARD),  # noqa: PTH118
     (os.path.join("torch", "autograd", "__init__.py"), "backward", Phase.BACKWARD),  # noqa: PTH118
