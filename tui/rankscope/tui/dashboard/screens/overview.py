@@ -7,7 +7,8 @@ from rankscope.tui.dashboard.render.grid import Plan, grid_line, plan, tally
 from rankscope.tui.dashboard.render.line import BLANK, Line, Span, fit, join, line, rule, width_of
 from rankscope.tui.dashboard.render.nodes import fleet, node_details, notes
 from rankscope.tui.dashboard.render.numbers import number_lines
-from rankscope.tui.dashboard.screens.base import Direction, Layout, Room, Screen, head_lines
+from rankscope.tui.dashboard.screens.base import Direction, Layout, Room, head_lines
+from rankscope.tui.dashboard.screens.selecting import SelectingScreen
 from rankscope.tui.words.stall import unexplained
 
 TALLY_FROM = 9
@@ -17,14 +18,12 @@ TALL = 36
 """From this height on there is room for charts instead of sparklines."""
 
 
-class OverviewScreen(Screen):
+class OverviewScreen(SelectingScreen):
     name = "overview"
 
     def __init__(self) -> None:
         super().__init__()
-        self._cursor: int | None = None
         self._plan: Plan | None = None
-        self._follow = False
 
     def layout(self, picture: Picture, room: Room) -> Layout:
         top = head_lines(picture, room, brief=False)
@@ -100,17 +99,3 @@ class OverviewScreen(Screen):
             case _:
                 lines = {"down": 1, "up": -1, "page_down": page, "page_up": -page}[direction]
                 self._cursor = self._plan.above_or_below(self._cursor, lines)
-
-    def selected(self, picture: Picture) -> int | None:
-        if self._cursor is not None:
-            return self._cursor
-        if picture.worst_rank is not None:
-            return picture.worst_rank
-        return picture.order[0] if picture.order else None
-
-    def chosen(self) -> int | None:
-        return self._cursor
-
-    def select(self, rank: int) -> None:
-        self._cursor = rank
-        self._follow = True

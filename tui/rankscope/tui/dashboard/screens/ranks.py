@@ -5,7 +5,8 @@ from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.grid import TONE_STYLES
 from rankscope.tui.dashboard.render.line import Line, Span, StyleName, fit, line
 from rankscope.tui.dashboard.render.table import Column, columns_that_fit, head_line, row_line
-from rankscope.tui.dashboard.screens.base import Direction, Layout, Room, Screen, head_lines
+from rankscope.tui.dashboard.screens.base import Direction, Layout, Room, head_lines
+from rankscope.tui.dashboard.screens.selecting import SelectingScreen
 from rankscope.tui.words import numbers
 from rankscope.tui.words.marks import Mark, rank_mark
 
@@ -60,12 +61,11 @@ def _counted(number: int) -> Span:
     return Span(numbers.count(number), "warn" if number else "dim")
 
 
-class RanksScreen(Screen):
+class RanksScreen(SelectingScreen):
     name = "ranks"
 
     def __init__(self) -> None:
         super().__init__()
-        self._cursor: int | None = None
         self._follow = True
 
     def layout(self, picture: Picture, room: Room) -> Layout:
@@ -88,7 +88,6 @@ class RanksScreen(Screen):
             return fit(line(" ", Span(f"▸ {text}", "cursor")), room.width)
 
         show = at if self._follow else None
-        self._follow = False
         return self.finish(picture, room, top, len(rows), line_at, None, show)
 
     def _at(self, picture: Picture) -> int:
@@ -108,17 +107,3 @@ class RanksScreen(Screen):
         if direction in ("first", "last"):
             at = 0 if direction == "first" else len(rows) - 1
         self.select(rows[max(0, min(len(rows) - 1, at))].rank)
-
-    def selected(self, picture: Picture) -> int | None:
-        if self._cursor is not None:
-            return self._cursor
-        if picture.worst_rank is not None:
-            return picture.worst_rank
-        return picture.order[0] if picture.order else None
-
-    def chosen(self) -> int | None:
-        return self._cursor
-
-    def select(self, rank: int) -> None:
-        self._cursor = rank
-        self._follow = True
