@@ -94,6 +94,107 @@ MESSAGES: dict[m.Kind, m.Message] = {
         attempt=0, rank=1, seq=11, t_s=105.1, probe="memory", error="OSError: …", step=12
     ),
     m.Kind.GOODBYE: m.Goodbye(attempt=0, rank=1, seq=12, t_s=106.0, reason="finished", step=40),
+    m.Kind.SIGNS: m.Signs(
+        attempt=0,
+        rank=1,
+        seq=13,
+        t_s=106.5,
+        step=13,
+        signs=(
+            m.Sign(
+                stage=m.Stage.GRADIENT,
+                step=13,
+                microbatch=2,
+                name="blocks.1.mlp.up.weight",
+                value="nan",
+                count=1,
+                others=3,
+            ),
+        ),
+        looked=(m.Stage.INPUT, m.Stage.LOSS, m.Stage.GRADIENT),
+    ),
+    m.Kind.CHECKSUMS: m.Checksums(
+        attempt=0,
+        rank=1,
+        seq=14,
+        t_s=106.6,
+        step=16,
+        first=0,
+        total=1234567890123,
+        values=(
+            m.Checksum(name="blocks.1.mlp.up.weight", value=987654321),
+            m.Checksum(name="running_mean", value=5, buffer=True),
+        ),
+    ),
+    m.Kind.PARAMETER_NORMS: m.ParameterNorms(
+        attempt=0,
+        rank=1,
+        seq=15,
+        t_s=106.7,
+        step=16,
+        norms=(m.ParameterNorm(name="blocks.1.mlp.up.weight", local_norm=0.25),),
+    ),
+    m.Kind.STACKS: m.Stacks(
+        attempt=0,
+        rank=1,
+        seq=16,
+        t_s=107.0,
+        why="stalled",
+        source="train.py:41 in main",
+        threads=(
+            m.Thread(
+                name="MainThread",
+                main=True,
+                frames=(
+                    m.Frame(file="/lib/python3.11/queue.py", line=171, function="get"),
+                    m.Frame(file="/home/ada/train.py", line=41, function="main"),
+                ),
+            ),
+        ),
+        step=12,
+        phase=m.Phase.DATA,
+    ),
+    m.Kind.OPERATIONS: m.Operations(
+        attempt=0,
+        rank=1,
+        seq=17,
+        t_s=107.1,
+        why="stalled",
+        statuses=(
+            m.CollectiveStatus(group="0", last_enqueued=37, last_started=-1, last_completed=36),
+        ),
+        operations=(
+            m.Operation(
+                group="0",
+                seq=37,
+                name="gloo:all_reduce",
+                sizes="[1024] -> [1024]",
+                dtype="float32",
+                state="scheduled",
+                source="train.py:44 in main",
+                age_s=2.5,
+            ),
+        ),
+    ),
+    m.Kind.FOREIGN_STACKS: m.ForeignStacks(
+        node="gpu-node-17/4711",
+        seq=9,
+        t_s=50.5,
+        attempt=0,
+        rank=1,
+        pid=4242,
+        threads=(
+            m.Thread(
+                name="MainThread",
+                main=True,
+                frames=(m.Frame(file="/home/ada/train.py", line=41, function="main"),),
+                holds_gil=True,
+            ),
+        ),
+        native=True,
+        source="train.py:41 in main",
+    ),
+    m.Kind.INQUIRE: m.Inquire(rank=1, what=("stacks", "operations")),
     m.Kind.NODE_HELLO: m.NodeHello(
         node="node-a:f00d",
         seq=1,
@@ -314,6 +415,106 @@ DRILL = s.DrillRow(
     exact=True,
 )
 
+NUMERICS = s.Numerics(
+    run="20251129-160000-a1b2c3",
+    step=13,
+    steps=[11, 12, 13],
+    ranks=[
+        s.NumericsRow(
+            rank=1,
+            step=13,
+            local_norm=math.nan,
+            distance=None,
+            norms=[1.2, 1.1, math.nan],
+            loss=2.31,
+            loss_scale=None,
+            skipped=0,
+            signs=1,
+            not_covered=["sparse gradients: embedding.weight"],
+        )
+    ],
+    left_out=3,
+    signs=[
+        s.SignRow(
+            rank=1,
+            stage="gradient",
+            step=13,
+            microbatch=2,
+            name="blocks.1.mlp.up.weight",
+            value="nan",
+            count=1,
+            others=3,
+            note="",
+        )
+    ],
+    findings=[],
+    replicas_checked_step=12,
+    replicas_equal=True,
+    parameters=[s.ParameterRow(name="blocks.1.mlp.up.weight", local_norm=None, value="nan")],
+    parameters_step=13,
+)
+
+STACKS = s.StacksView(
+    run="20251129-160000-a1b2c3",
+    groups=[
+        s.StackGroup(
+            ranks=[1],
+            frames=[s.FrameRow(file="/home/ada/train.py", line=41, function="main")],
+            from_outside=True,
+            source="train.py:41 in main",
+            age_s=1.5,
+        )
+    ],
+    missing=[3],
+    notes=["rank 3: no stack: allow ptrace (kernel.yama.ptrace_scope is 2)"],
+    threads={"MainThread": [s.FrameRow(file="/home/ada/train.py", line=41, function="main")]},
+)
+
+COLLECTIVES = s.Collectives(
+    run="20251129-160000-a1b2c3",
+    groups=[
+        s.CollectiveRow(
+            group="0",
+            description="default_pg",
+            backend="gloo",
+            size=4,
+            enqueued_least=36,
+            enqueued_most=37,
+            completed_least=36,
+            behind=[1],
+            waiting=[0, 2, 3],
+            operation="gloo:all_reduce [1024] float32",
+            source="train.py:44 in main",
+        )
+    ],
+    findings=[],
+    operations=[
+        {"group": "0", "seq": 37, "name": "gloo:all_reduce", "sizes": "[1024] -> [1024]"},
+    ],
+)
+
+MEMORY_VIEW = s.MemoryView(
+    run="20251129-160000-a1b2c3",
+    steps=[11, 12, 13],
+    ranks=[
+        s.MemoryRow(
+            rank=1,
+            host="gpu-node-17",
+            resident_bytes=512_000_000,
+            peak_resident_bytes=600_000_000,
+            allocated_bytes=None,
+            reserved_bytes=None,
+            peak_allocated_bytes=None,
+            limit_bytes=1_000_000_000,
+            growth_bytes_per_step=4_194_304.0,
+            full_at_step=132,
+            history_bytes=[503_000_000, 507_000_000, 512_000_000],
+        )
+    ],
+    left_out=3,
+    findings=[],
+)
+
 SHAPES: dict[str, s.Shape | list[s.DrillRow]] = {
     "finding": FINDING,
     "status": STATUS,
@@ -321,4 +522,8 @@ SHAPES: dict[str, s.Shape | list[s.DrillRow]] = {
     "rank": DETAIL,
     "incidents": INCIDENTS,
     "drill": [DRILL],
+    "numerics": NUMERICS,
+    "stacks": STACKS,
+    "collectives": COLLECTIVES,
+    "memory": MEMORY_VIEW,
 }

@@ -32,10 +32,16 @@ class Kind(IntEnum):
     RAISED = 4
     PROBE_FAULT = 5
     GOODBYE = 6
+    SIGNS = 7
+    CHECKSUMS = 8
+    PARAMETER_NORMS = 9
+    STACKS = 10
+    OPERATIONS = 11
 
     NODE_HELLO = 16
     NODE_REPORT = 17
     PROCESS_ENDED = 18
+    FOREIGN_STACKS = 19
 
     RUN_END = 24
 
@@ -50,6 +56,7 @@ class Kind(IntEnum):
     REFUSED = 67
     WHO_ARE_YOU = 68
     RUN_OVER = 69
+    INQUIRE = 70
 
 
 class Phase(IntEnum):
@@ -62,6 +69,27 @@ class Phase(IntEnum):
     OPTIMIZER = 4
     OTHER = 5
     ENDED = 6
+
+
+class Stage(IntEnum):
+    """Where in a step a number was looked at, in the order in which a step goes through them."""
+
+    INPUT = 1
+    PARAMETER = 2
+    """Before the update that the step ends with."""
+    FORWARD = 3
+    """A module's output."""
+    LOSS = 4
+    GRADIENT = 5
+    """This rank's own, before any reduction."""
+    CAST = 6
+    """The same, in the type in which it is reduced."""
+    REDUCED = 7
+    """After the reduction (and before clipping, where that could be seen)."""
+    OPTIMIZER = 8
+    """The optimizer's state, before the update."""
+    UPDATED = 9
+    """The parameter after the update."""
 
 
 class Message(msgspec.Struct, array_like=True, frozen=True):
@@ -120,6 +148,18 @@ class StepRecord(Message, frozen=True):
     that could be seen."""
     grad_norm_sharded: bool = False
     """True when ``grad_norm`` covers a shard; the hub combines the ranks' squares."""
+    local_norm: float | None = None
+    """L2 norm of this rank's own gradient, before any reduction, accumulated over the step's
+    microbatches; None where it was not looked at."""
+    fingerprint: Count | None = None
+    """Of the step's input batches, in order: equal for equal data, on any rank."""
+    updated: bool | None = None
+    """Whether the optimizer made its update in this step; None where that cannot be seen."""
+    loss_scale: float | None = None
+    """The gradient scaler's factor, which ``local_norm`` has been divided by."""
+    waited_s: Annotated[tuple[float, ...], Meta(max_length=5)] = ()
+    """Of the durations above (``data_s`` … ``other_s``), how much was waiting in collectives;
+    empty where that cannot be seen."""
 
 
 class LateValues(Message, frozen=True):
@@ -128,6 +168,7 @@ class LateValues(Message, frozen=True):
     step: Count
     loss: float | None = None
     grad_norm: float | None = None
+    local_norm: float | None = None
 
 
 class Memory(Message, frozen=True):
@@ -176,6 +217,9 @@ class Beat(FromRank, frozen=True):
     """Hub clock minus this sender's clock, by request and reply; None until one was answered."""
     hub_offset_error_s: float | None = None
     """Half the round trip of that estimate."""
+    expecting: Name = ""
+    """What the user's code said it is about to do that may take long, such as ``evaluation``;
+    empty when nothing."""
 
 
 class Group(Message, frozen=True):
@@ -227,6 +271,143 @@ class Goodbye(FromRank, frozen=True):
     """``finished`` or ``exception``."""
     step: Count
     """The last completed step."""
+
+
+class Sign(Message, frozen=True):
+    """A number that is not as it should be, where it was seen on this rank."""
+
+    stage: Stage
+    step: Count
+    """The step in work, from 1."""
+    microbatch: Count
+    """From 1; 0 when it is not of one microbatch."""
+    name: Text
+    """The parameter or module, as the user's model names it; of an input its place, such as
+    ``args[0]``; empty when it is of none."""
+    value: Name
+    """``nan``, ``inf`` or ``-inf``, the worst of them in that order; or a finite number in words
+    where that is the trouble."""
+    count: Count = 0
+    """How many elements; 0 when that was not counted."""
+    others: Count = 0
+    """How many more names show the same at this stage, not listed."""
+    note: Text = ""
+    """What else is known, in words: ``largest 1e+06, float16 ends at 65504``."""
+
+
+class Signs(FromRank, frozen=True):
+    """What was seen in one step of what is not finite, in the order in which it was seen.
+
+    Sent at once. A rank that goes on seeing the same says so again with each step, shortly.
+    """
+
+    step: Count
+    signs: Annotated[tuple[Sign, ...], Meta(max_length=limits.MAX_SIGNS)]
+    looked: Annotated[tuple[Stage, ...], Meta(max_length=16)] = ()
+    """The stages that were looked at in this step, so that none of the others was cleared."""
+
+
+class Checksum(Message, frozen=True):
+    name: Text
+    value: Count
+    """Of the bits of the tensor: one flipped bit changes it. Equal for equal bits on any rank."""
+    buffer: bool = False
+    """Of a buffer, which replicas need not have alike."""
+
+
+class Checksums(FromRank, frozen=True):
+    """This rank's replica at the end of a step: to be equal on all ranks of ``replicas``."""
+
+    step: Count
+    first: Count
+    """The index of the first tensor of ``values``: a large model is gone through in parts, which
+    are the same for all ranks at the same step."""
+    total: Count
+    """One checksum over all of the part."""
+    values: Annotated[tuple[Checksum, ...], Meta(max_length=limits.MAX_CHECKSUMS)] = ()
+    """Empty in a large world, until asked for."""
+    replicas: Name = "world"
+    """The ranks that hold the same: ``world``, or a name that all of them share."""
+
+
+class ParameterNorm(Message, frozen=True):
+    name: Text
+    local_norm: float | None
+    """Of this rank's own gradient before reduction."""
+    value: Name = ""
+    """``nan`` or ``inf`` where it is not finite."""
+
+
+class ParameterNorms(FromRank, frozen=True):
+    """The gradient of each parameter in one step. Sent when asked for, and with signs."""
+
+    step: Count
+    norms: Annotated[tuple[ParameterNorm, ...], Meta(max_length=limits.MAX_PARAMETERS)]
+    left_out: Count = 0
+
+
+class Frame(Message, frozen=True):
+    """One frame of a stack; ``file`` as the interpreter knows it. ``line`` 0: not known."""
+
+    file: Text
+    line: Count
+    function: Text
+
+
+class Thread(Message, frozen=True):
+    name: Name
+    main: bool
+    """Whether it is the one that trains."""
+    frames: Annotated[tuple[Frame, ...], Meta(max_length=limits.MAX_FRAMES)]
+    """The innermost first."""
+    holds_gil: bool | None = None
+    """None where that cannot be seen."""
+
+
+class Stacks(FromRank, frozen=True):
+    """What the threads of a rank are in, the training thread first; from within the process."""
+
+    why: Name
+    """``asked``, ``stalled`` or ``raised``."""
+    source: Text
+    """``file:line in function`` of the innermost frame of the user's own code in the training
+    thread; empty when there is none."""
+    threads: Annotated[tuple[Thread, ...], Meta(max_length=limits.MAX_THREADS)]
+    step: Count = 0
+    """The last completed step."""
+    phase: Phase = Phase.OTHER
+
+
+class Operation(Message, frozen=True):
+    """One collective as the flight recorder of a rank has it."""
+
+    group: Name
+    seq: Count
+    """Counts the group's collectives, from 1 as torch numbers them."""
+    name: Name
+    """``gloo:all_reduce``, ``nccl:_all_gather_base``, …"""
+    sizes: Name
+    """Of inputs and outputs, in words: ``[1024] -> [1024]``."""
+    dtype: Name
+    state: Name
+    """``scheduled``, ``started`` or ``completed``, as far as the backend tells them apart."""
+    source: Text = ""
+    """``file:line in function`` of the user's own code that called it, where known."""
+    age_s: float | None = None
+    """How long before this message it was called."""
+
+
+class Operations(FromRank, frozen=True):
+    """The newest collectives of this rank, oldest first, and how far each of its groups is.
+
+    Read from the flight recorder once a stall is suspected, when asked, or when it raised.
+    """
+
+    why: Name
+    statuses: Annotated[tuple[CollectiveStatus, ...], Meta(max_length=limits.MAX_GROUPS)]
+    operations: Annotated[tuple[Operation, ...], Meta(max_length=limits.MAX_OPERATIONS)]
+    note: Text = ""
+    """Why there are none, in words, such as that the recorder is switched off."""
 
 
 # --- from a node's sentinel ------------------------------------------------------------------
@@ -303,6 +484,21 @@ class ProcessEnded(FromNode, frozen=True):
     event_t_s: float
     how: Text
     """How the sentinel knows: ``pidfd``, ``zombie`` or ``vanished`` (then both are None)."""
+
+
+class ForeignStacks(FromNode, frozen=True):
+    """The threads of a rank, read from outside its process, the main thread first."""
+
+    attempt: Count
+    rank: Rank
+    pid: Count
+    threads: Annotated[tuple[Thread, ...], Meta(max_length=limits.MAX_THREADS)]
+    native: bool
+    """Whether frames of C and C++ are among them."""
+    source: Text = ""
+    """``file:line in function`` of the innermost frame of the user's own code; empty: none."""
+    error: Text = ""
+    """Why there are none, in words, and what to change."""
 
 
 # --- from the launcher -----------------------------------------------------------------------
@@ -386,6 +582,17 @@ class RunOver(Message, frozen=True):
     """To sentinels: the launcher has said that the run ended; nothing remains to be watched."""
 
 
+class Inquire(Message, frozen=True):
+    """The hub wants to know more of a rank. Answered from the agent's own thread, not by training.
+
+    To an agent (``stacks``, ``operations``, ``checksums``, ``parameter_norms``) or to a sentinel
+    (``foreign_stacks`` of that rank).
+    """
+
+    rank: Rank
+    what: Annotated[tuple[Name, ...], Meta(max_length=8)]
+
+
 TYPES: dict[Kind, type[Message]] = {
     Kind.HELLO: Hello,
     Kind.BEAT: Beat,
@@ -393,9 +600,15 @@ TYPES: dict[Kind, type[Message]] = {
     Kind.RAISED: Raised,
     Kind.PROBE_FAULT: ProbeFault,
     Kind.GOODBYE: Goodbye,
+    Kind.SIGNS: Signs,
+    Kind.CHECKSUMS: Checksums,
+    Kind.PARAMETER_NORMS: ParameterNorms,
+    Kind.STACKS: Stacks,
+    Kind.OPERATIONS: Operations,
     Kind.NODE_HELLO: NodeHello,
     Kind.NODE_REPORT: NodeReport,
     Kind.PROCESS_ENDED: ProcessEnded,
+    Kind.FOREIGN_STACKS: ForeignStacks,
     Kind.RUN_END: RunEnd,
     Kind.VIEW_REQUEST: ViewRequest,
     Kind.COMMAND_REQUEST: CommandRequest,
@@ -406,6 +619,7 @@ TYPES: dict[Kind, type[Message]] = {
     Kind.REFUSED: Refused,
     Kind.WHO_ARE_YOU: WhoAreYou,
     Kind.RUN_OVER: RunOver,
+    Kind.INQUIRE: Inquire,
 }
 
 KINDS: dict[type[Message], Kind] = {message: kind for kind, message in TYPES.items()}

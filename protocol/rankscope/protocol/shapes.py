@@ -242,6 +242,155 @@ class Incidents(Shape):
     incidents: list[Incident]
 
 
+class SignRow(Shape):
+    """One thing that was not finite, where a rank saw it."""
+
+    rank: int
+    stage: str
+    """``input``, ``parameter``, ``forward``, ``loss``, ``gradient``, ``cast``, ``reduced``,
+    ``optimizer`` or ``updated``."""
+    step: int
+    microbatch: int
+    name: str
+    value: str
+    count: int
+    others: int
+    note: str
+
+
+class NumericsRow(Shape):
+    """One rank's numbers before reduction."""
+
+    rank: int
+    step: int
+    local_norm: float | None
+    """L2 norm of its own gradient in that step."""
+    distance: float | None
+    """From its peers and its own past, in robust standard deviations of log norms."""
+    norms: list[float | None]
+    """For each of the view's ``steps``."""
+    loss: float | None
+    loss_scale: float | None
+    skipped: int
+    """Steps without an update since the run began, where that can be seen."""
+    signs: int
+    """How many steps had one."""
+    not_covered: list[str] = []
+    """What the agent cannot look at on this rank, in words."""
+
+
+class ParameterRow(Shape):
+    name: str
+    local_norm: float | None
+    value: str
+    """``nan`` or ``inf`` where the gradient is not finite, else empty."""
+
+
+class Numerics(Shape):
+    """Gradients before reduction, over time, and what was not finite."""
+
+    run: str
+    step: int
+    steps: list[int]
+    ranks: list[NumericsRow]
+    """All ranks, or the worst of a large world; ``left_out`` counts the rest."""
+    left_out: int
+    signs: list[SignRow]
+    """The first ones, in the order of the verdict; newest episode only."""
+    findings: list[Finding]
+    """The open ones of this field."""
+    replicas_checked_step: int | None
+    """Up to which step the replicas were compared; None when they never were."""
+    replicas_equal: bool | None
+    parameters: list[ParameterRow] = []
+    """With the argument ``rank``: that rank's parameters, those in trouble first."""
+    parameters_step: int | None = None
+
+
+class FrameRow(Shape):
+    file: str
+    line: int
+    function: str
+
+
+class StackGroup(Shape):
+    """Ranks whose training threads are in the same place."""
+
+    ranks: list[int]
+    frames: list[FrameRow]
+    """Innermost first."""
+    from_outside: bool
+    """Read by the sentinel."""
+    source: str
+    """The innermost frame of the user's own code."""
+    age_s: float
+
+
+class StacksView(Shape):
+    """Stacks of all ranks, the rarest on top."""
+
+    run: str
+    groups: list[StackGroup]
+    missing: list[int]
+    """Ranks of which there is no stack."""
+    notes: list[str]
+    threads: dict[str, list[FrameRow]] = {}
+    """With the argument ``rank``: all its threads, by name."""
+
+
+class CollectiveRow(Shape):
+    """One process group over its ranks."""
+
+    group: str
+    description: str
+    backend: str
+    size: int
+    enqueued_least: int
+    enqueued_most: int
+    completed_least: int
+    behind: list[int]
+    """Ranks that have not entered what others have."""
+    waiting: list[int]
+    """Ranks that entered the newest collective and are still in it."""
+    operation: str
+    """What the pending one is: ``gloo:all_reduce [1024] float32``; empty when not known."""
+    source: str
+
+
+class Collectives(Shape):
+    run: str
+    groups: list[CollectiveRow]
+    findings: list[Finding]
+    operations: list[dict[str, str | int | float | None]] = []
+    """With the argument ``rank``: its newest, oldest first, with the fields of the wire."""
+    note: str = ""
+
+
+class MemoryRow(Shape):
+    rank: int
+    host: str
+    resident_bytes: int | None
+    peak_resident_bytes: int | None
+    allocated_bytes: int | None
+    reserved_bytes: int | None
+    peak_allocated_bytes: int | None
+    limit_bytes: int | None
+    """What it may use: the device's memory, or the cgroup's or process's limit on a CPU."""
+    growth_bytes_per_step: float | None
+    """Robust slope over the last steps; None before there are enough."""
+    full_at_step: int | None
+    """When it will reach its limit if it goes on growing like this."""
+    history_bytes: list[int]
+
+
+class MemoryView(Shape):
+    run: str
+    steps: list[int]
+    ranks: list[MemoryRow]
+    left_out: int
+    findings: list[Finding]
+
+
 class Injected(Shape):
     """What a drill did to the run."""
 
@@ -269,8 +418,13 @@ VIEWS: dict[str, type[Shape]] = {
     "overview": Overview,
     "rank": RankDetail,
     "incidents": Incidents,
+    "numerics": Numerics,
+    "stacks": StacksView,
+    "collectives": Collectives,
+    "memory": MemoryView,
 }
-"""The views this version serves. ``rank`` takes the argument ``rank``."""
+"""The views this version serves. ``rank`` needs the argument ``rank``; ``numerics``, ``stacks`` and
+``collectives`` take it."""
 
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
 """From mild to grave."""
