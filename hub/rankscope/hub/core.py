@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
-from rankscope.hub import liveness, snapshot, views
+from rankscope.hub import inquiries, liveness, snapshot, views
 from rankscope.hub.diagnose import diagnose
 from rankscope.hub.diagnose.rank_dead import late_finding
 from rankscope.hub.diagnose.stalled import stalled
@@ -65,6 +65,8 @@ class Core:
         self._log = log or Log()
         self._asked_s: dict[tuple[bytes, int], float] = {}
         self._sentinels: dict[str, bytes] = {}
+        self._speakers: dict[int, bytes] = {}
+        """Who spoke for each rank last."""
         self._rivals = Rivals()
         self._told_over = state.run_end is not None
         self._links = liveness.links(state, now_s)
@@ -137,6 +139,7 @@ class Core:
         if isinstance(message, m.Hello):
             self._rivals.hello(peer, message, self.state)
         if isinstance(message, m.FromRank):
+            self._speakers[message.rank] = peer
             if not self.state.knows_rank(message.rank) and message.attempt >= self.state.attempt:
                 self._ask_who(peer, message.rank, now_s)
         elif isinstance(message, m.FromNode):
@@ -241,6 +244,20 @@ class Core:
         if self.on_end is not None:
             self.on_end(ended_s(state, self._word), exit_code(state))
         self._record(now_s)
+        self._inquire(now_s)
+
+    def _inquire(self, now_s: float) -> None:
+        """Ask agents and sentinels for what the diagnosis would like to know."""
+        for rank, what in self.state.inquiries.due(now_s):
+            own = tuple(one for one in what if one in inquiries.OF_AGENT)
+            speaker = self._speakers.get(rank)
+            if own and speaker is not None:
+                self.outbox.append((speaker, codec.encode(m.Inquire(rank, own))))
+            others = tuple(one for one in what if one in inquiries.OF_SENTINEL)
+            sentinel = self.state.nodes.by_host.get(self.state.host(rank))
+            outside = None if sentinel is None else self._sentinels.get(sentinel.node)
+            if others and outside is not None:
+                self.outbox.append((outside, codec.encode(m.Inquire(rank, others))))
 
     def _notice(self, now_s: float, findings_changed: bool) -> None:
         """Give a new version to what changed by the mere passing of time."""

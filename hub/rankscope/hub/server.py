@@ -47,6 +47,7 @@ def serve_live(
         handle(core, sockets, now_s)
         if now_s >= ticked_s + (MIN_TICK_S if core.state.urgent else TICK_S):
             core.tick(now_s)
+            send(core, sockets)
             ticked_s = now_s
             if stop.reason:
                 return stop.reason
@@ -83,10 +84,15 @@ def handle(core: Core, sockets: Sockets, now_s: float) -> None:
             core.junk(peer, role, "a multipart message")
         else:
             core.receive(peer, role, frame, now_s)
-        if core.outbox:
-            core.flush()  # who gets an answer may rely on it that what it said is kept
-            for receiver, reply in core.outbox:
-                sockets.send(receiver, reply)
-            core.outbox.clear()
+        send(core, sockets)
         if time.monotonic() > deadline:
             return  # the rest waits in libzmq until the timers were served
+
+
+def send(core: Core, sockets: Sockets) -> None:
+    """Send what the hub has to say."""
+    if core.outbox:
+        core.flush()  # who gets an answer may rely on it that what it said is kept
+        for receiver, frame in core.outbox:
+            sockets.send(receiver, frame)
+        core.outbox.clear()

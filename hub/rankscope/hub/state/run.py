@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from rankscope.hub.inquiries import Inquiries
 from rankscope.hub.state import silence
 from rankscope.hub.state.clocks import Clocks
 from rankscope.hub.state.columns import MAX_SIZE
@@ -78,6 +79,8 @@ class RunState:
         self.words = Words()
         self.history = History()
         self.late_ends: list[LateEnd] = []
+        self.inquiries = Inquiries()
+        """What the diagnosis would like to know; not part of what is saved."""
 
         self._rank_handlers: dict[type[m.Message], Callable[[Any, float], None]] = {
             m.Beat: self._beat,
