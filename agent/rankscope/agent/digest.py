@@ -4,6 +4,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import msgspec
+
 from rankscope.agent import events as e
 from rankscope.agent.clock.phases import Phases, StepTimes
 from rankscope.agent.events import Event, StepNote
@@ -14,11 +16,15 @@ from rankscope.protocol.messages import (
     Phase,
     ProbeFault,
     Raised,
+    Signs,
     StepRecord,
 )
 
 COST_STEPS = 32
 """The agent's own cost is averaged over this many steps."""
+
+MORE = StepRecord.__struct_fields__[StepRecord.__struct_fields__.index("local_norm") :]
+"""Fields of a step's record that a note has in ``more``."""
 
 NOTES_KEPT = 256
 """For this many steps a value that comes late is still placed."""
@@ -58,6 +64,7 @@ class Digest:
             e.RAISED: self._raised,
             e.FAULT: self._fault,
             e.CLOSED: self._closed,
+            e.SIGNS: self._signs,
         }
 
     def feed(self, events: Iterable[Event]) -> None:
@@ -110,8 +117,16 @@ class Digest:
                 grad_norm, sharded = known.grad_norm, known.grad_norm_sharded
         # A step without a norm says nothing new about whether it is of a shard.
         self._sharded = sharded = self._sharded if sharded is None else sharded
+        more = note.more or {}
+        if known is not None:
+            more = {name: getattr(known, name) for name in MORE} | more
         self._last = StepRecord(
-            *times, loss=loss, tokens=note.tokens, grad_norm=grad_norm, grad_norm_sharded=sharded
+            *times,
+            loss=loss,
+            tokens=note.tokens,
+            grad_norm=grad_norm,
+            grad_norm_sharded=sharded,
+            **more,
         )
         self.outbox.put_step(self._last)
 
@@ -120,6 +135,12 @@ class Digest:
         step = self._steps.get(number)
         if step is not None:
             self.outbox.put_late(LateValues(step, **values))
+
+    def _signs(self, event: Event) -> None:
+        _, _, number, signs, looked = event
+        step = self._steps.get(number, self.phases.snapshot.step + 1)
+        placed = tuple(msgspec.structs.replace(sign, step=step) for sign in signs)
+        self.outbox.put_urgent(Signs, step=step, signs=placed, looked=looked)
 
     def _raised(self, event: Event) -> None:
         _, now, fields = event

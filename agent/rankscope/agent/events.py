@@ -33,6 +33,8 @@ FAULT: Final = 13
 """``(…, probe, error)``."""
 CLOSED: Final = 14
 """``(…, reason)``."""
+SIGNS: Final = 15
+"""``(…, number, signs, looked)``: of the step whose note has, or will have, that number."""
 
 MAX_EVENTS = 1 << 16
 """Kept when the sending thread does not come to read them: thousands of steps."""
@@ -57,3 +59,5 @@ class StepNote(NamedTuple):
     """Bookkeeping on the training thread since attaching."""
     kernel_s: float
     """Norm kernels on the training thread since attaching."""
+    more: "dict[str, Any] | None" = None
+    """Further fields of the step's record, by name."""

@@ -28,6 +28,7 @@ from rankscope.agent.probes.loader import Loader
 from rankscope.agent.probes.loss import Loss
 from rankscope.agent.probes.memory import MemoryProbe
 from rankscope.agent.probes.step import Step
+from rankscope.agent.signs import Signs
 
 Answer = TypeVar("Answer")
 
@@ -50,6 +51,9 @@ class Observer:
         self._optimizers: list[weakref.ref[Any]] = []
         self.late = LateReader()
         self.calls = Calls()
+        self.signs = Signs(self._note_signs)
+        self.more: dict[str, Any] = {}
+        """Further fields of the record of the step in work, such as ``local_norm``."""
 
         self.probes: dict[str, Probe] = {kind.name: kind(self) for kind in catalogue.PROBES}
         self.loader = self._probe(Loader)
@@ -186,6 +190,7 @@ class Observer:
         loss, norm = self.loss, self.gradnorm
         outputs, backwards = self.ask(loss, loss.take) or ((), ())
         grad_norm, sharded = self.ask(norm, norm.take) or (None, None)
+        self.signs.end_step()
         number = self._number = self._number + 1
         if self.facts.cuda:
             late: dict[str, torch.Tensor] = {}
@@ -196,7 +201,18 @@ class Observer:
             self.ask(loss, lambda: self.late.submit(number, late))
         # The fields of a StepNote; made one only where it is read.
         note = number, given, outputs, backwards, grad_norm, sharded, tokens
-        self.noted.append((code, now, (*note, self.spent_s, self.kernel_s)))
+        more, self.more = self.more, {}
+        self.noted.append((code, now, (*note, self.spent_s, self.kernel_s, more)))
+
+    def _note_signs(self, signs: Any, looked: Any) -> None:
+        event = events.SIGNS, time.monotonic(), self._number + 1, signs, looked
+        self.noted.append(event)
+        self.urgent()
+
+    @property
+    def number(self) -> int:
+        """The number of the note of the step in work, from 1: for values that come late."""
+        return self._number + 1
 
     def _set_aside(
         self, late: dict[str, torch.Tensor], given: Any, outputs: Any, backwards: Any, norm: Any
