@@ -24,7 +24,7 @@ from rankscope.hub.recording import (
 )
 from rankscope.hub.restore import restore
 from rankscope.hub.state import RunState
-from rankscope.hub.state.run import BadMessage
+from rankscope.hub.state.plausible import BadMessage
 from rankscope.protocol import limits
 from rankscope.protocol import messages as m
 from support.samples import MESSAGES

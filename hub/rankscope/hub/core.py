@@ -19,7 +19,7 @@ from rankscope.hub.recording import Recorder
 from rankscope.hub.rivals import Rivals
 from rankscope.hub.runstate import ended_s, exit_code, last_rank_ended_s, run_state
 from rankscope.hub.state import RunState
-from rankscope.hub.state.run import BadMessage
+from rankscope.hub.state.plausible import BadMessage
 from rankscope.protocol import codec, limits
 from rankscope.protocol import messages as m
 from rankscope.protocol.shapes import VIEWS

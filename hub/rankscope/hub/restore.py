@@ -7,7 +7,7 @@ from typing import NamedTuple
 from rankscope.hub import snapshot
 from rankscope.hub.recording import FRAME, SNAPSHOT, TICK, Record, read_segment, segments
 from rankscope.hub.state import RunState
-from rankscope.hub.state.run import BadMessage
+from rankscope.hub.state.plausible import BadMessage
 from rankscope.protocol import codec
 
 

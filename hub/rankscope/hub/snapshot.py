@@ -5,13 +5,15 @@ from typing import Any
 import msgspec
 
 from rankscope.hub.state import RunState
-from rankscope.hub.state.run import LateEnd
+from rankscope.hub.state.nodes import LateEnd
+from rankscope.hub.state.parts import PARTS
 from rankscope.protocol import messages as m
 
 FORMAT = 1
 
 COLUMNS = ("ranks", "sequences", "clocks", "node_sequences", "node_clocks")
-PARTS = ("nodes", "words", "history")
+OLDEST = ("nodes", "words", "history")
+"""Parts that every snapshot has; those of ``PARTS`` came later and may be missing."""
 
 
 class BadSnapshot(ValueError):
@@ -44,7 +46,7 @@ def dump(state: RunState) -> bytes:
     """All of ``state``."""
     scalars = {name: getattr(state, name) for name in Scalars.__struct_fields__}
     parts: dict[str, Any] = {"format": FORMAT, "scalars": Scalars(**scalars)}
-    for name in (*COLUMNS, *PARTS):
+    for name in (*COLUMNS, *OLDEST, *PARTS):
         parts[name] = getattr(state, name).dump()
     return msgspec.msgpack.encode(parts)
 
@@ -59,8 +61,12 @@ def load(raw: bytes) -> RunState:
         state = RunState(scalars.run)
         for name in Scalars.__struct_fields__:
             setattr(state, name, getattr(scalars, name))
-        for name in (*COLUMNS, *PARTS):
+        for name in (*COLUMNS, *OLDEST):
             getattr(state, name).load(parts[name])
+        for name in PARTS:
+            getattr(state, name).reserve(state.ranks.size)
+            if name in parts:
+                getattr(state, name).load(parts[name])
     except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise BadSnapshot(str(error)) from None
     sizes = {state.ranks.size, state.sequences.size, state.clocks.size}

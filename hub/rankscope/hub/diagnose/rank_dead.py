@@ -15,7 +15,7 @@ from rankscope.hub.diagnose.text import (
     step_in_work,
 )
 from rankscope.hub.state import RunState
-from rankscope.hub.state.run import LateEnd
+from rankscope.hub.state.nodes import LateEnd
 from rankscope.protocol.shapes import Finding
 
 MAX_EVIDENCE = 6

@@ -33,6 +33,18 @@ class Sentinel(msgspec.Struct):
     oom_kills: int | None = None
 
 
+class LateEnd(msgspec.Struct, frozen=True):
+    """A process of an earlier attempt whose end was reported after the next one began."""
+
+    attempt: int
+    rank: int
+    host: str
+    at_s: float
+    exit_code: int | None
+    signal: int | None
+    oom_killed: bool
+
+
 class Nodes:
     """Sentinels by their name; a host's newest one speaks for it."""
 

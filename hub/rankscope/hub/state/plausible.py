@@ -12,6 +12,10 @@ MAX_EXIT = 1 << 32
 """No exit code and no signal is as large."""
 
 
+class BadMessage(ValueError):
+    """A well-formed message that cannot be true, in words; it changed nothing."""
+
+
 def lie_of_rank(message: m.FromRank, run: str, world_size: int, last_seq: int) -> str:
     """Of a rank whose newest message was ``last_seq``, in a world of that size (0: unknown)."""
     rank = message.rank

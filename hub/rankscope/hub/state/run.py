@@ -1,21 +1,18 @@
-"""The state of a run: what messages do to it, in one place, and nothing else."""
+"""The state of a run: its parts, and which function takes in which message."""
 
 import math
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
-from rankscope.hub.inquiries import Inquiries
-from rankscope.hub.state import silence
+from rankscope.hub.state import fromnodes, fromranks, silence
 from rankscope.hub.state.clocks import Clocks
 from rankscope.hub.state.columns import MAX_SIZE
 from rankscope.hub.state.history import History
-from rankscope.hub.state.nodes import MAX_NODES, Nodes, Sentinel
-from rankscope.hub.state.plausible import lie_of_node, lie_of_rank
-from rankscope.hub.state.ranks import ALIVE, ENDED, EXCEPTION, FINISHED, NO_GOODBYE, RankColumns
-from rankscope.hub.state.sequences import AGAIN, FRESH, Sequences
-from rankscope.hub.state.words import RankException, Rival, Words
+from rankscope.hub.state.nodes import LateEnd, Nodes, Sentinel
+from rankscope.hub.state.parts import PARTS, Part
+from rankscope.hub.state.ranks import ALIVE, ENDED, RankColumns
+from rankscope.hub.state.sequences import Sequences
+from rankscope.hub.state.words import Words
 from rankscope.protocol import limits
 from rankscope.protocol import messages as m
 
@@ -25,22 +22,6 @@ AWAY_S = 2.0
 
 THERE_S = 2.0
 """An agent speaks every 0.5 s: one that was heard within this time has not ended."""
-
-
-class LateEnd(msgspec.Struct, frozen=True):
-    """A process of an earlier attempt whose end was reported after the next one began."""
-
-    attempt: int
-    rank: int
-    host: str
-    at_s: float
-    exit_code: int | None
-    signal: int | None
-    oom_killed: bool
-
-
-class BadMessage(ValueError):
-    """A well-formed message that cannot be true, in words; it changed nothing."""
 
 
 class RunState:
@@ -79,22 +60,10 @@ class RunState:
         self.words = Words()
         self.history = History()
         self.late_ends: list[LateEnd] = []
-        self.inquiries = Inquiries()
-        """What the diagnosis would like to know; not part of what is saved."""
 
-        self._rank_handlers: dict[type[m.Message], Callable[[Any, float], None]] = {
-            m.Beat: self._beat,
-            m.Hello: self._hello,
-            m.Groups: self._groups,
-            m.Raised: self._raised,
-            m.ProbeFault: self._probe_fault,
-            m.Goodbye: self._goodbye,
-        }
-        self._node_handlers: dict[type[m.Message], Callable[[Any, Sentinel, float], None]] = {
-            m.NodeHello: self._node_hello,
-            m.NodeReport: self._node_report,
-            m.ProcessEnded: self._process_ended,
-        }
+    def parts(self) -> list[Part]:
+        """The parts of ``PARTS``."""
+        return [getattr(self, name) for name in PARTS]
 
     # --- what changes it ----------------------------------------------------------------------
 
@@ -104,17 +73,20 @@ class RunState:
         False when it was known already or is of an attempt that is over: nothing has changed then.
         Raises :class:`BadMessage` when it cannot be true; nothing has changed then, either.
         """
-        handler = self._rank_handlers.get(type(message))
+        kind = type(message)
+        handler = RANK_HANDLERS.get(kind)
         if handler is not None:
             assert isinstance(message, m.FromRank)
-            return self._from_rank(message, handler, received_s)
-        if isinstance(message, m.FromNode):
-            return self._from_node(message, received_s)
+            return fromranks.take(self, message, handler, LATE_HANDLERS.get(kind), received_s)
+        node_handler = NODE_HANDLERS.get(kind)
+        if node_handler is not None:
+            assert isinstance(message, m.FromNode)
+            return fromnodes.take(self, message, node_handler, received_s)
         if not isinstance(message, m.RunEnd) or self.run_end is not None:
             return False
         self.run_end = message
         self.run_end_s = received_s
-        self._head()
+        self.news()
         return True
 
     def tick(self, now_s: float) -> None:
@@ -132,10 +104,35 @@ class RunState:
         silence.hub_was_away(self.ranks, self.nodes, self.away_from_s, until_s)
         self.last_tick_s = until_s
 
-    def _head(self) -> None:
+    def news(self) -> None:
+        """Something changed that is no rank's row and is worth a diagnosis at once."""
         self.version += 1
         self.head_changed = self.version
         self.urgent = True
+
+    def reserve(self, size: int) -> None:
+        """Make room for ``size`` ranks."""
+        self.ranks.reserve(size)
+        self.sequences.reserve(size)
+        self.clocks.reserve(size)
+        for part in self.parts():
+            part.reserve(self.ranks.size)
+        # Rows that nobody was told of come into being.
+        self.ranks.changed[:] = self.version + 1
+
+    def begin_attempt(self, attempt: int) -> None:
+        """The ranks of a later attempt speak: what was known of the earlier ones is past."""
+        self.attempt = attempt
+        self.ranks.clear()
+        self.sequences.restart_all()
+        self.clocks.clear()
+        self.words.forget_all()
+        for part in self.parts():
+            part.forget_all()
+        self.news()
+        self.ranks.changed[:] = self.version
+
+    # --- answers ------------------------------------------------------------------------------
 
     def knows_rank(self, rank: int) -> bool:
         return rank < self.ranks.size and bool(self.ranks.known[rank])
@@ -145,78 +142,6 @@ class RunState:
         if self.world_size:
             return min(self.world_size, MAX_SIZE)
         return int(self.ranks.heard().nonzero()[0].max(initial=-1)) + 1
-
-    # --- ranks --------------------------------------------------------------------------------
-
-    def _from_rank(
-        self, message: m.FromRank, handler: Callable[[Any, float], None], received_s: float
-    ) -> bool:
-        rank = message.rank
-        attempt = message.attempt
-        now = attempt == self.attempt
-        last_seq = self.sequences.cells.last[rank] if now and rank < self.sequences.size else 0
-        lie = lie_of_rank(message, self.run, self.world_size if now else 0, last_seq)
-        if lie:
-            raise BadMessage(lie)
-        if not now:
-            if attempt < self.attempt:
-                return False
-            self._begin_attempt(attempt)
-        ranks = self.ranks
-        if rank >= ranks.size:
-            self._reserve(max(rank + 1, self.world_size))
-        if type(message) is m.Hello:
-            if self._is_rival(message, received_s):
-                return self._rival(message, received_s)
-            self._renew(message)
-        arrived = self.sequences.arrived(rank, message.seq)
-        if arrived == AGAIN:
-            return False
-        self.clocks.heard(rank, message.t_s, received_s)
-        if arrived == FRESH:
-            if self.first_heard_s is None:
-                self.first_heard_s = received_s
-                self.head_changed = self.version + 1
-            ranks.cells.heard_s[rank] = received_s
-            handler(message, received_s)
-        elif type(message) is m.Beat:
-            # It comes late: its records are still true, the rest is not.
-            self._records(message, received_s)
-        self.version += 1
-        self.ranks.cells.changed[rank] = self.version
-        return True
-
-    def _reserve(self, size: int) -> None:
-        self.ranks.reserve(size)
-        self.sequences.reserve(size)
-        self.clocks.reserve(size)
-        # Rows that nobody was told of come into being.
-        self.ranks.changed[:] = self.version + 1
-
-    def _begin_attempt(self, attempt: int) -> None:
-        self.attempt = attempt
-        self.ranks.clear()
-        self.sequences.restart_all()
-        self.clocks.clear()
-        self.words.forget_all()
-        self._head()
-        self.ranks.changed[:] = self.version
-
-    def _renew(self, hello: m.Hello) -> None:
-        """A new life of the same rank in the same attempt: another process, or attached again."""
-        rank = hello.rank
-        ranks = self.ranks
-        if not ranks.known[rank]:
-            return
-        other = not self.is_process(hello)
-        if other or (hello.seq == 1 and ranks.goodbye[rank]):
-            ranks.clear(rank)
-            self.sequences.restart(rank)
-            # What another process said before it was its turn is not missed.
-            self.sequences.cells.last[rank] = max(0, hello.seq - 1)
-            self.clocks.clear(rank)
-            self.words.forget(rank)
-            self._head()
 
     def is_process(self, hello: m.Hello) -> bool:
         """Whether the rank belongs to the process that says hello."""
@@ -232,192 +157,6 @@ class RunState:
         heard_s, excused_s = ranks.heard_s.item(rank), ranks.excused_s.item(rank)
         return now_s - (excused_s if excused_s > heard_s else heard_s) <= THERE_S
 
-    def _is_rival(self, hello: m.Hello, now_s: float) -> bool:
-        return self.is_there(hello.rank, now_s) and not self.is_process(hello)
-
-    def _rival(self, hello: m.Hello, now_s: float) -> bool:
-        known = self.words.rivals.get(hello.rank)
-        if known is not None and (known.pid, known.host) == (hello.pid, hello.host):
-            return False
-        self.words.rivals[hello.rank] = Rival(hello.pid, hello.host, now_s)
-        self._head()
-        return True
-
-    def _hello(self, hello: m.Hello, received_s: float) -> None:
-        rank = hello.rank
-        if hello.world_size != self.world_size:
-            self.world_size = hello.world_size
-            self._reserve(hello.world_size)
-        ranks = self.ranks
-        if not ranks.known[rank]:
-            ranks.known[rank] = True
-            ranks.start_step[rank] = hello.start_step
-            if ranks.step.item(rank) < hello.start_step:
-                ranks.step[rank] = hello.start_step
-                ranks.recorded[rank] = hello.start_step
-        ranks.host[rank] = self.words.hosts.index(hello.host)
-        ranks.identity[rank] = self.words.identity(hello)
-        ranks.pid[rank] = hello.pid
-        ranks.local_rank[rank] = hello.local_rank
-        ranks.boundary[rank] = hello.boundary
-        if math.isnan(ranks.phase_since_s.item(rank)):
-            ranks.phase_since_s[rank] = received_s
-        if math.isnan(ranks.moved_s.item(rank)):
-            ranks.moved_s[rank] = received_s
-        if hello.name and not self.name:
-            self.name = hello.name
-        self.head_changed = self.version + 1
-
-    def _beat(self, beat: m.Beat, received_s: float) -> None:
-        if beat.hub_offset_s is not None:
-            self.clocks.estimated(beat.rank, beat.hub_offset_s, beat.hub_offset_error_s)
-        ranks = self.ranks
-        ranks.beat(beat, self.clocks, received_s)
-        if ranks.cells.goodbye[beat.rank]:
-            ranks.goodbye[beat.rank] = NO_GOODBYE  # it was attached again
-        if beat.memory is not None:
-            self.words.memory[beat.rank] = beat.memory
-        if beat.collectives:
-            self.words.set_collectives(beat.rank, beat.collectives)
-        if beat.steps or beat.late:
-            self._records(beat, received_s)
-
-    def _records(self, beat: m.Beat, received_s: float) -> None:
-        rank = beat.rank
-        for record in beat.steps:
-            if self.ranks.record(rank, record):
-                done_s = self.clocks.place(rank, record.t_s, received_s)
-                self.history.record(beat.attempt, record, done_s)
-        for late in beat.late:
-            self.ranks.values(rank, late.step, late.loss, late.grad_norm)
-            sharded = bool(self.ranks.grad_sharded[rank])
-            self.history.late(beat.attempt, late.step, (late.loss, late.grad_norm), sharded)
-
-    def _groups(self, groups: m.Groups, received_s: float) -> None:
-        self.words.set_groups(groups.rank, groups.groups)
-
-    def _raised(self, raised: m.Raised, received_s: float) -> None:
-        self.words.exceptions.setdefault(
-            raised.rank,
-            RankException(
-                at_s=self.clocks.place(raised.rank, raised.event_t_s, received_s),
-                type=raised.type,
-                message=raised.message,
-                traceback=raised.traceback,
-                source=raised.source,
-                step=raised.step,
-                phase=int(raised.phase),
-                from_peer=raised.from_peer,
-            ),
-        )
-        self._head()
-
-    def _probe_fault(self, fault: m.ProbeFault, received_s: float) -> None:
-        self.words.set_probe_fault(fault.rank, fault)
-
-    def _goodbye(self, goodbye: m.Goodbye, received_s: float) -> None:
-        rank = goodbye.rank
-        ranks = self.ranks
-        ranks.goodbye[rank] = EXCEPTION if goodbye.reason == "exception" else FINISHED
-        ranks.goodbye_s[rank] = self.clocks.place(rank, goodbye.t_s, received_s)
-        if goodbye.step > ranks.step.item(rank):
-            ranks.step[rank] = goodbye.step
-        self._head()
-
-    # --- nodes --------------------------------------------------------------------------------
-
-    def _from_node(self, message: m.FromNode, received_s: float) -> bool:
-        known = self.nodes.sentinels.get(message.node)
-        last_seq = self.node_sequences.cells.last[known.index] if known else 0
-        lie = lie_of_node(message, self.run, last_seq)
-        if lie:
-            raise BadMessage(lie)
-        sentinel = known or self._new_sentinel(message.node)
-        index = sentinel.index
-        arrived = self.node_sequences.arrived(index, message.seq)
-        if arrived == AGAIN:
-            return False
-        self.node_clocks.heard(index, message.t_s, received_s)
-        if arrived == FRESH or isinstance(message, m.ProcessEnded):
-            self._node_handlers[type(message)](message, sentinel, received_s)
-        before = self.nodes.by_host.get(sentinel.host)
-        if before is not None:
-            host = self.words.hosts.index(sentinel.host)
-            silence.node_is_back(self.ranks, host, before, received_s)
-        self.nodes.heard(sentinel, received_s)
-        self.version += 1
-        self.head_changed = self.version
-        return True
-
-    def _new_sentinel(self, node: str) -> Sentinel:
-        sentinel = self.nodes.get(node)
-        if sentinel is None:
-            raise BadMessage(f"sentinel {node}: there are {MAX_NODES} already")
-        self.node_sequences.reserve(sentinel.index + 1)
-        self.node_clocks.reserve(sentinel.index + 1)
-        self.node_sequences.restart(sentinel.index)
-        self.node_clocks.clear(sentinel.index)
-        return sentinel
-
-    def _node_hello(self, hello: m.NodeHello, sentinel: Sentinel, received_s: float) -> None:
-        self.nodes.hello(sentinel, hello)
-
-    def _node_report(self, report: m.NodeReport, sentinel: Sentinel, received_s: float) -> None:
-        self.nodes.report(sentinel, report)
-        at_s = self.node_clocks.place(sentinel.index, report.t_s, received_s)
-        ranks = self.ranks
-        for sample in report.processes:
-            rank = sample.rank
-            if sample.attempt != self.attempt or rank >= ranks.size:
-                continue
-            if not math.isnan(ranks.ended_s.item(rank)) or sample.state == "ended":
-                continue  # process_ended says it with how
-            pid = ranks.pid.item(rank)
-            if 0 <= pid != sample.pid:
-                continue  # an earlier process of that rank
-            if ranks.sampled(sample, at_s, received_s):
-                self.urgent = True
-                self.version += 1
-                ranks.changed[rank] = self.version
-
-    def _process_ended(self, end: m.ProcessEnded, sentinel: Sentinel, received_s: float) -> None:
-        at_s = self.node_clocks.place(sentinel.index, end.event_t_s, received_s)
-        rank = end.rank
-        if end.attempt < self.attempt:
-            self._late_end(end, sentinel, at_s)
-            return
-        if end.attempt > self.attempt:
-            self._begin_attempt(end.attempt)
-        if rank >= self.ranks.size:
-            self._reserve(max(rank + 1, self.world_size))
-        pid = self.ranks.pid.item(rank)
-        if 0 <= pid != end.pid and self.ranks.known[rank]:
-            return  # an earlier process of that rank
-        self.ranks.ended(end, at_s, received_s)
-        self.words.how_ended.setdefault(rank, f"the sentinel on {sentinel.host}")
-        self._head()
-        self.ranks.changed[rank] = self.version
-
-    def _late_end(self, end: m.ProcessEnded, sentinel: Sentinel, at_s: float) -> None:
-        # SIGTERM and SIGINT are how a launcher ends an attempt: no news.
-        bad = end.signal not in (None, 0, 2, 15) or end.exit_code not in (0, None)
-        known = any(e.attempt == end.attempt and e.rank == end.rank for e in self.late_ends)
-        if bad and not known and len(self.late_ends) < 256:
-            self.late_ends.append(
-                LateEnd(
-                    end.attempt,
-                    end.rank,
-                    sentinel.host,
-                    at_s,
-                    end.exit_code,
-                    end.signal,
-                    end.oom_killed,
-                )
-            )
-            self._head()
-
-    # --- answers ------------------------------------------------------------------------------
-
     def alive(self, rank: int) -> bool:
         """Whether the sentinel says that the rank's process runs."""
         return int(self.ranks.process[rank]) == ALIVE
@@ -431,3 +170,29 @@ class RunState:
         counts = (self.ranks.dropped, self.sequences.missed, self.node_sequences.missed)
         # Not numpy's sum, which wraps around: a rank may claim any count.
         return min(limits.MAX_COUNT, sum(sum(count.tolist()) for count in counts))
+
+
+RankHandler = Callable[[RunState, Any, float], None]
+"""(state, message, when it was received): what a fresh message of that kind does."""
+
+NodeHandler = Callable[[RunState, Any, Sentinel, float], None]
+
+RANK_HANDLERS: dict[type[m.Message], RankHandler] = {
+    m.Beat: fromranks.beat,
+    m.Hello: fromranks.hello,
+    m.Groups: fromranks.groups,
+    m.Raised: fromranks.raised,
+    m.ProbeFault: fromranks.probe_fault,
+    m.Goodbye: fromranks.goodbye,
+}
+
+LATE_HANDLERS: dict[type[m.Message], RankHandler] = {
+    m.Beat: fromranks.records,
+}
+"""What is still true of a message that a newer one of the same rank has overtaken."""
+
+NODE_HANDLERS: dict[type[m.Message], NodeHandler] = {
+    m.NodeHello: fromnodes.node_hello,
+    m.NodeReport: fromnodes.node_report,
+    m.ProcessEnded: fromnodes.process_ended,
+}
