@@ -40,6 +40,10 @@ def take(state: "RunState", message: m.FromNode, handler: "NodeHandler", receive
     return True
 
 
+def nothing(state: "RunState", message: m.FromNode, sentinel: Sentinel, received_s: float) -> None:
+    """Of a kind that no part keeps: it is numbered all the same."""
+
+
 def _new_sentinel(state: "RunState", node: str) -> Sentinel:
     sentinel = state.nodes.get(node)
     if sentinel is None:

@@ -60,6 +60,10 @@ def take(
     return True
 
 
+def nothing(state: "RunState", message: m.FromRank, received_s: float) -> None:
+    """Of a kind that no part keeps: it is numbered all the same."""
+
+
 def _renew(state: "RunState", hello: m.Hello) -> None:
     """A new life of the same rank in the same attempt: another process, or attached again."""
     rank = hello.rank

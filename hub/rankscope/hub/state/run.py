@@ -74,13 +74,11 @@ class RunState:
         Raises :class:`BadMessage` when it cannot be true; nothing has changed then, either.
         """
         kind = type(message)
-        handler = RANK_HANDLERS.get(kind)
-        if handler is not None:
-            assert isinstance(message, m.FromRank)
+        if isinstance(message, m.FromRank):
+            handler = RANK_HANDLERS.get(kind, fromranks.nothing)
             return fromranks.take(self, message, handler, LATE_HANDLERS.get(kind), received_s)
-        node_handler = NODE_HANDLERS.get(kind)
-        if node_handler is not None:
-            assert isinstance(message, m.FromNode)
+        if isinstance(message, m.FromNode):
+            node_handler = NODE_HANDLERS.get(kind, fromnodes.nothing)
             return fromnodes.take(self, message, node_handler, received_s)
         if not isinstance(message, m.RunEnd) or self.run_end is not None:
             return False

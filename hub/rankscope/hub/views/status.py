@@ -1,0 +1,48 @@
+"""The view ``status``: the whole run, rank by rank."""
+
+import numpy as np
+
+from rankscope.hub.diagnose import gravest
+from rankscope.hub.rows import rank_rows
+from rankscope.hub.runstate import as_of_s, exit_code, run_state
+from rankscope.hub.stall import stalled_s
+from rankscope.hub.views.knowledge import (
+    Knowledge,
+    aged,
+    completed,
+    grad_norm,
+    overhead_s,
+    run_step,
+)
+from rankscope.protocol import messages as m
+from rankscope.protocol import shapes
+
+
+def status(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Status:
+    """The whole run; with ``since`` > 0 only the rank rows that changed after that version."""
+    state = know.state
+    since = request.since
+    wanted = None
+    if since > 0:
+        wanted = np.flatnonzero(state.ranks.changed[: state.size()] > since).tolist()
+    word = run_state(state, now_s)
+    now_s = as_of_s(state, word, now_s)
+    findings = aged(know, now_s)
+    step = run_step(state)
+    return shapes.Status(
+        run=state.run,
+        attempt=state.attempt,
+        world_size=state.world_size or state.size(),
+        state=word,
+        step=step,
+        verdict=gravest(findings),
+        findings=findings,
+        ranks=rank_rows(state, now_s, wanted, grad_norm(state, completed(state, step))),
+        last_checkpoint=None,
+        dropped=state.dropped(),
+        overhead_s_per_step=overhead_s(state),
+        name=state.name,
+        stalled_s=stalled_s(state, now_s) if word == "stalled" else None,
+        exit_code=exit_code(state),
+        full=since <= 0,
+    )
