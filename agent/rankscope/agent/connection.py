@@ -19,6 +19,7 @@ class Connection:
         self._socket = self._context.socket(zmq.DEALER)
         options: dict[int, int | bytes] = {
             zmq.LINGER: LINGER_MS,
+            zmq.IPV6: "[" in address.endpoint,
             # Nothing is queued for a hub that is not there: it stays in the outbox, which knows
             # what to drop first.
             zmq.IMMEDIATE: 1,

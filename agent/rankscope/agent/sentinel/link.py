@@ -27,6 +27,7 @@ class Link:
         self.socket = self._context.socket(zmq.DEALER)
         options: dict[int, int | bytes] = {
             zmq.LINGER: LINGER_MS,
+            zmq.IPV6: "[" in endpoint,
             zmq.IMMEDIATE: 1,
             zmq.SNDHWM: 1000,
             zmq.MAXMSGSIZE: limits.MAX_REPLY_FRAME_BYTES,
