@@ -18,6 +18,7 @@ from rankscope.tui.text.output import coloured, toned, untoned, wants_colour
 from rankscope.tui.text.ranks import ranks_text
 from rankscope.tui.text.status import status_text
 from rankscope.tui.text.table import Column, table
+from rankscope.tui.words.verdict import NOBODY_ATTACHED
 from support.samples import INCIDENTS, OVERVIEW, ROW, STATUS
 
 
@@ -132,7 +133,7 @@ def test_a_command_that_never_attached_is_told_so(state: State, code: int) -> No
     overview = msgspec.structs.replace(OVERVIEW, step_s=None, step=0)
     for lines in (status_text(status, overview), check_line(status)):
         text = " ".join("\n".join(bare(lines)).split())
-        assert f"no rank called attach(…): nothing was watched, exit code {code}" in text
+        assert f"{NOBODY_ATTACHED}, exit code {code}" in text
         assert "step 0" not in text
 
 

@@ -8,7 +8,7 @@ from rankscope.tui.words.blame import was_interrupted
 from rankscope.tui.words.evidence import in_short
 from rankscope.tui.words.marks import SEVERITIES, STATES, Tone, safe
 
-NOBODY_ATTACHED = "no rank called attach(…): nothing was watched"
+NOBODY_ATTACHED = "no rank called attach(…), or none reached the hub: nothing was watched"
 
 
 @dataclass(frozen=True)
