@@ -220,6 +220,8 @@ class Beat(FromRank, frozen=True):
     expecting: Name = ""
     """What the user's code said it is about to do that may take long, such as ``evaluation``;
     empty when nothing."""
+    data_over: bool = False
+    """The loader that was read last has ended, and none was begun since."""
 
 
 class Group(Message, frozen=True):
@@ -271,6 +273,8 @@ class Goodbye(FromRank, frozen=True):
     """``finished`` or ``exception``."""
     step: Count
     """The last completed step."""
+    data_over: bool = False
+    """As in a beat: it ended because it had no more data."""
 
 
 class Sign(Message, frozen=True):
