@@ -52,6 +52,8 @@ class Observer:
         self.late = LateReader()
         self.calls = Calls()
         self.signs = Signs(self._note_signs)
+        self.microbatch = 0
+        """Training forwards of the first model in the step in work."""
         self.more: dict[str, Any] = {}
         """Further fields of the record of the step in work, such as ``local_norm``."""
 
@@ -202,6 +204,7 @@ class Observer:
         # The fields of a StepNote; made one only where it is read.
         note = number, given, outputs, backwards, grad_norm, sharded, tokens
         more, self.more = self.more, {}
+        self.microbatch = 0
         self.noted.append((code, now, (*note, self.spent_s, self.kernel_s, more)))
 
     def _note_signs(self, signs: Any, looked: Any) -> None:

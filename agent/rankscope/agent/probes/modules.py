@@ -31,7 +31,10 @@ class Modules(Probe):
 
     def on_begin(self, now: float, module: Any, args: Any) -> None:
         # Under no_grad nothing is trained: an evaluation, whatever module.training says.
-        self._note((events.BEGIN_FORWARD, now, self._trains()))
+        trains = self._trains()
+        self._note((events.BEGIN_FORWARD, now, trains))
+        if trains:
+            self.observer.microbatch += 1
 
     def on_begin_further(self, now: float, module: Any, args: Any) -> None:
         self._note((events.BEGIN_FURTHER_FORWARD, now, self._trains()))
