@@ -16,7 +16,19 @@ from collections.abc import Sequence
 from rankscope.protocol.exits import Exit, UserError
 from rankscope.tui.arguments import Command, OneLineParser
 
-COMMANDS = ("run", "demo", "top", "ls", "status", "ranks", "incidents", "check", "drill", "doctor")
+COMMANDS = (
+    "run",
+    "demo",
+    "top",
+    "ls",
+    "status",
+    "ranks",
+    "incidents",
+    "check",
+    "drill",
+    "budget",
+    "doctor",
+)
 """Each is a module of ``rankscope.tui.commands`` that keeps to :class:`Command`."""
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
@@ -25,7 +37,7 @@ NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 LATER = frozenset(
     {
         *("collectives", "numerics", "memory", "stacks", "checkpoint", "pause", "resume", "stop"),
-        *("cancel", "verify-checkpoint", "replay", "analyze", "budget", "scale"),
+        *("cancel", "verify-checkpoint", "replay", "analyze", "scale"),
         *("compare", "grant"),
     }
 )
@@ -106,7 +118,7 @@ def _run(name: str, arguments: list[str]) -> int:
 
 
 def _command(name: str) -> Command:
-    module: Command = importlib.import_module(f"rankscope.tui.commands.{name}")
+    module: Command = importlib.import_module(f"rankscope.tui.commands.{name.replace('-', '_')}")
     return module
 
 

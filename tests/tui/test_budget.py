@@ -1,0 +1,83 @@
+"""``rankscope budget`` as it is used."""
+
+import json
+
+import pytest
+
+from rankscope.tui.cli import main
+from rankscope.tui.words.quantities import parse_bytes, parse_count
+
+
+def test_the_table_is_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the keys that others rely on."""
+    assert main(["budget", "7B", "--ranks", "8", "--device", "40GB", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["state_bytes"] == {
+        "single": 112e9,
+        "ddp": 112e9,
+        "zero1": 38.5e9,
+        "zero2": 26.25e9,
+        "fsdp": 14e9,
+    }
+    assert found["largest_params"]["fsdp"] == 20_000_000_000
+    assert found["sent_bytes"]["fsdp"] == 36.75e9
+
+
+def test_the_table_says_what_fits(capsys: pytest.CaptureFixture[str]) -> None:
+    """A line a scheme, in decimal GB."""
+    assert main(["budget", "7e9", "--device", "40GB", "--shard", "4"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    ddp = next(line for line in lines if line.startswith("DDP"))
+    assert "112 GB" in ddp
+    assert "no" in ddp
+    assert "2.50 G" in ddp
+    hybrid = next(line for line in lines if line.startswith("hybrid"))
+    assert "28 GB" in hybrid
+    assert "yes" in hybrid
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["0"],
+        ["-7e9"],
+        ["nan"],
+        ["1e999"],
+        ["seven"],
+        ["7e9", "--ranks", "0"],
+        ["7e9", "--ranks", "-1"],
+        ["7e9", "--shard", "3"],
+        ["7e9", "--device", "40XB"],
+        ["7e9", "--device=-1"],
+        ["7e9", "--device", "1GB", "--activation", "2GB"],
+        ["7e9", "--bytes", "1,2"],
+        ["7e9", "--bytes", "0,0,0"],
+        ["7e9", "--bytes", "1,inf,2"],
+        ["7e9", "--bytes", "1,-1,2"],
+        ["7e9", "--mode", "magic"],
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing on stdout."""
+    assert main(["budget", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("40GB", 40e9), ("40 gib", 40 * 2**30), ("4e9", 4e9), ("512MiB", 2**29), ("1.5k", 1500)],
+)
+def test_sizes_are_read_as_people_write_them(text: str, value: float) -> None:
+    """Decimal units, and binary ones with an i."""
+    assert parse_bytes(text) == value
+
+
+def test_counts_are_read_as_people_write_them() -> None:
+    """A billion is B."""
+    assert (parse_count("7B"), parse_count("350M"), parse_count("1e6")) == (7e9, 350e6, 1e6)
