@@ -125,6 +125,8 @@ MESSAGES: dict[m.Kind, m.Message] = {
             m.Checksum(name="blocks.1.mlp.up.weight", value=987654321),
             m.Checksum(name="running_mean", value=5, buffer=True),
         ),
+        replicas="world",
+        altered=("blocks.1.mlp.up.weight",),
     ),
     m.Kind.PARAMETER_NORMS: m.ParameterNorms(
         attempt=0,

@@ -327,11 +327,15 @@ class Checksums(FromRank, frozen=True):
     """The index of the first tensor of ``values``: a large model is gone through in parts, which
     are the same for all ranks at the same step."""
     total: Count
-    """One checksum over all of the part."""
+    """One checksum over all parameters of the part; buffers are left out."""
     values: Annotated[tuple[Checksum, ...], Meta(max_length=limits.MAX_CHECKSUMS)] = ()
     """Empty in a large world, until asked for."""
     replicas: Name = "world"
     """The ranks that hold the same: ``world``, or a name that all of them share."""
+    altered: Annotated[tuple[Text, ...], Meta(max_length=limits.MAX_CHECKSUMS)] | None = None
+    """Parameters whose bits were others when this step began than at the end of the step before,
+    though no update was made between: on this rank, whatever the others have. None: not compared.
+    """
 
 
 class ParameterNorm(Message, frozen=True):
