@@ -41,7 +41,7 @@ def budget_text(
         "",
         *table(columns, rows),
         "",
-        "state and peak are a rank's; sent is what a rank sends for one update, over a ring.",
+        "state and peak are a rank's; sent for one update, over a ring.",
         "Weights stored in fp32 without a copy take --bytes 4,4,8.",
     ]
 
