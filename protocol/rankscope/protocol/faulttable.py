@@ -144,3 +144,8 @@ FAULTS: tuple[Fault, ...] = (
     *CHECKPOINT,
 )  # fmt: skip
 """Every fault, in the order in which a drill goes through them."""
+
+IN_SCRIPTS: tuple[str, ...] = (
+    *(fault.name for fault in PROCESS), "gil-held", "environment",
+)  # fmt: skip
+"""Those that need no help from the trainer: ``drill --script`` injects them into any script."""

@@ -5,7 +5,7 @@ import os
 import threading
 from collections.abc import Callable
 
-from rankscope.trainers.faults.hit import Hit, dwell
+from rankscope.trainers.faults.hit import Hit, Struck, dwell
 from rankscope.trainers.faults.truth import place_of
 
 MUTEX_BYTES = 64
@@ -13,7 +13,7 @@ MUTEX_BYTES = 64
 nobody holds."""
 
 
-def gil_held(hit: Hit) -> None:
+def gil_held(hit: Struck) -> None:
     """A deadlock in C, entered without giving the GIL away: no thread of Python runs any more."""
 
     def strike(phase: str) -> None:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from torch.optim import Optimizer
 
@@ -16,6 +17,26 @@ from rankscope.trainers.parallel import Parallel
 DWELL_S = 0.3
 """How long a rank that falls silent of a sudden stays where it is before: an observer that listens
 ten times a second can know no better where that was."""
+
+
+class Struck(Protocol):
+    """What faults that need nothing of the trainer have at hand."""
+
+    @property
+    def spec(self) -> Spec: ...
+
+    @property
+    def here(self) -> bool:
+        """Whether it is this rank that goes wrong."""
+        ...
+
+    def tell(self, **where: str | int) -> None:
+        """Say in the fault log what is about to happen."""
+        ...
+
+    def in_phase(self, action: Callable[[str], None], *, default: str = "forward") -> None:
+        """Do ``action`` on the rank in the step, in the phase of ``where``."""
+        ...
 
 
 @dataclass

@@ -5,23 +5,23 @@ import signal
 import threading
 from collections.abc import Callable
 
-from rankscope.trainers.faults.hit import Hit, dwell
+from rankscope.trainers.faults.hit import Struck, dwell
 
 
-def sigkill(hit: Hit) -> None:
+def sigkill(hit: Struck) -> None:
     suddenly(hit, lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
-def sigstop(hit: Hit) -> None:
+def sigstop(hit: Struck) -> None:
     suddenly(hit, lambda: os.kill(os.getpid(), signal.SIGSTOP))
 
 
-def exit0(hit: Hit) -> None:
+def exit0(hit: Struck) -> None:
     """No Python hook runs, as when a library calls ``_exit``."""
     suddenly(hit, lambda: os._exit(0))
 
 
-def abort(hit: Hit) -> None:
+def abort(hit: Struck) -> None:
     """As gloo does in a thread of its own when sizes do not match."""
     suddenly(hit, abort_in_thread)
 
@@ -32,7 +32,7 @@ def abort_in_thread() -> None:
     thread.join()
 
 
-def suddenly(hit: Hit, end: Callable[[], None]) -> None:
+def suddenly(hit: Struck, end: Callable[[], None]) -> None:
     def strike(phase: str) -> None:
         dwell()
         hit.tell(phase=phase)

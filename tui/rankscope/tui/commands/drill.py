@@ -1,6 +1,7 @@
 """``rankscope drill``: faults on purpose, and whether they are called what they are."""
 
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 from rankscope.protocol.exits import UserError
@@ -11,6 +12,7 @@ WAIT_S = 20
 
 
 def options(parser: OneLineParser) -> None:
+    parser.usage = "rankscope drill [FAULT…] [OPTIONS] [--script FILE [-- ARGUMENTS…]]"
     parser.add_argument(
         "faults",
         nargs="*",
@@ -38,19 +40,32 @@ def options(parser: OneLineParser) -> None:
     add_json(parser)
 
 
+def parse(parser: OneLineParser, arguments: Sequence[str]) -> Namespace:
+    """What follows ``--`` is the script's."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    given = parser.parse_args(list(arguments[:end]))
+    given.arguments = tuple(arguments[end + 1 :])
+    if given.arguments and given.script is None:
+        raise UserError("drill: arguments after -- are a script's; name it: --script FILE -- …")
+    return given
+
+
 def run(given: Namespace) -> int:
     from rankscope.tui.drill.plan import Setting, plan
 
-    if given.script is not None:
-        raise UserError("drill --script: not available in this version")
     if given.list:
         from rankscope.tui.drill.listing import listing
         from rankscope.tui.text.output import write
 
         write(listing())
         return 0
-    setting = Setting(given.trainer, given.ranks, given.attach)
-    trials = plan(given.faults, given.at, setting)
+    setting = Setting(given.trainer, given.ranks, given.attach, given.script, given.arguments)
+    if given.script is not None:
+        from rankscope.tui.drill.scripts import plan_script
+
+        trials = plan_script(given.faults, given.at, setting)
+    else:
+        trials = plan(given.faults, given.at, setting)
     from rankscope.tui.drill.show import drill
 
     return drill(trials, setting, given.out, wait_s=float(given.wait), json=given.json)

@@ -34,11 +34,7 @@ def plan(
     """The command of a demonstration. Raises :class:`UserError` for what cannot work."""
     if trainer not in TRAINERS:
         raise UserError(f"--trainer {trainer}: there are {' and '.join(TRAINERS)}")
-    most = MAX_RANKS_PER_CORE * (cores or 1)
-    if ranks < 1:
-        raise UserError(f"--ranks {ranks}: at least 1 rank is needed")
-    if ranks > most:
-        raise UserError(f"--ranks {ranks}: this machine has {cores} cores, use at most {most}")
+    check_ranks(ranks, cores)
     wanted = STEPS if steps is None else steps
     if wanted < 1:
         raise UserError(f"--steps {wanted}: at least 1 step is needed")
@@ -55,13 +51,27 @@ def plan(
             raise UserError(f"--text {text}: the file is empty")
         options += ["--text", str(text.absolute())]
     return Plan(
-        command=(
-            *(sys.executable, "-m", "torch.distributed.run", "--nnodes=1"),
-            *(f"--nproc-per-node={ranks}", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0"),
-            *("-m", module, *options),
-        ),
+        command=torchrun(ranks, module, *options),
         environ={"OMP_NUM_THREADS": "1"},
         trainer=trainer,
         ranks=ranks,
         steps=wanted,
+    )
+
+
+def check_ranks(ranks: int, cores: int | None = os.cpu_count()) -> None:
+    """Raise :class:`UserError` for a number of ranks that this machine cannot have."""
+    most = MAX_RANKS_PER_CORE * (cores or 1)
+    if ranks < 1:
+        raise UserError(f"--ranks {ranks}: at least 1 rank is needed")
+    if ranks > most:
+        raise UserError(f"--ranks {ranks}: this machine has {cores} cores, use at most {most}")
+
+
+def torchrun(ranks: int, module: str, *options: str) -> tuple[str, ...]:
+    """The command that runs ``module`` on ``ranks`` processes of this machine."""
+    return (
+        *(sys.executable, "-m", "torch.distributed.run", "--nnodes=1"),
+        *(f"--nproc-per-node={ranks}", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0"),
+        *("-m", module, *options),
     )

@@ -61,4 +61,4 @@ class Book:
 
 
 def _key(setting: Setting) -> tuple[str, int, str]:
-    return setting.trainer, setting.ranks, setting.attach
+    return setting.trains, setting.ranks, "" if setting.script else setting.attach

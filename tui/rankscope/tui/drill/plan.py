@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, get_args
 
 from rankscope.protocol import faults
@@ -29,6 +30,17 @@ class Setting:
     trainer: str = "ddp"
     ranks: int = 2
     attach: str = "full"
+    script: Path | None = None
+    """A training script of the user's own, instead of a trainer."""
+    arguments: tuple[str, ...] = ()
+    """The script's."""
+
+    @property
+    def trains(self) -> str:
+        """What trains, in a word; rows of other ones are no rows of this drill."""
+        if self.script is None:
+            return self.trainer
+        return " ".join((str(self.script.absolute()), *self.arguments))
 
 
 @dataclass(frozen=True)
@@ -40,6 +52,8 @@ class Trial:
     command: tuple[str, ...] = ()
     environ: tuple[tuple[str, str], ...] = ()
     why_not: str = ""
+    last: tuple[str, ...] = ()
+    """What comes last in the command: a script of the user's own and its arguments."""
 
 
 def plan(wanted: Sequence[str], at: str, setting: Setting) -> list[Trial]:
@@ -50,10 +64,8 @@ def plan(wanted: Sequence[str], at: str, setting: Setting) -> list[Trial]:
     training = plan_training(setting.trainer, setting.ranks, STEPS, None)
     if setting.attach not in ATTACH:
         raise UserError(f"--attach {setting.attach}: there are {' and '.join(ATTACH)}")
-    if at not in AT:
-        raise UserError(f"--at {at}: there are {', '.join(AT)}")
     trials = []
-    for spec, fault in _specs(wanted or [fault.name for fault in FAULTS], at, setting.ranks):
+    for spec, fault in specs(wanted or [fault.name for fault in FAULTS], at, setting.ranks):
         why_not = _why_not(fault, setting.ranks)
         if not why_not:
             faults.check(spec, fault, setting.ranks, STEPS)
@@ -71,7 +83,10 @@ def plan(wanted: Sequence[str], at: str, setting: Setting) -> list[Trial]:
     return trials
 
 
-def _specs(wanted: Sequence[str], at: str, ranks: int) -> Iterator[tuple[Spec, Fault]]:
+def specs(wanted: Sequence[str], at: str, ranks: int) -> Iterator[tuple[Spec, Fault]]:
+    """Each fault that ``wanted`` names, on the ranks that it or ``at`` means."""
+    if at not in AT:
+        raise UserError(f"--at {at}: there are {', '.join(AT)}")
     for text in wanted:
         fault = faults.find(text.partition("@")[0], FAULTS)
         if "@" in text:

@@ -29,7 +29,7 @@ def drill(
         for line in lines:
             complain(untoned(line))
 
-    tell(table.heading(setting.ranks, setting.trainer, setting.attach, len(trials)))
+    tell(table.heading(setting, len(trials)))
     rows: list[DrillRow] = []
     for trial in trials:
         row = book.get(str(trial.spec))

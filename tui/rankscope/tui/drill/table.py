@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Sequence
 
 from rankscope.protocol.shapes import DrillRow
+from rankscope.tui.drill.plan import Setting
 from rankscope.tui.text.output import toned
 from rankscope.tui.words import numbers
 from rankscope.tui.words.marks import safe
@@ -13,10 +14,14 @@ FOUND_CHARS = 44
 WIDTH = 100
 
 
-def heading(ranks: int, trainer: str, attach: str, trials: int) -> list[str]:
+def heading(setting: Setting, trials: int) -> list[str]:
+    if setting.script is None:
+        trains, attached = setting.trainer, f", attach {setting.attach}"
+    else:
+        trains, attached = safe(setting.script.name), ""
     return [
-        f"{numbers.plural(trials, 'fault')}, each in a run of its own: {trainer}, "
-        f"{numbers.plural(ranks, 'rank')}, attach {attach}",
+        f"{numbers.plural(trials, 'fault')}, each in a run of its own: {trains}, "
+        f"{numbers.plural(setting.ranks, 'rank')}{attached}",
         f"  {'fault':<{FAULT_CHARS}} {'found':<{FOUND_CHARS}} latency",
     ]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rankscope.protocol.exits import UserError
 from rankscope.protocol.shapes import DrillRow, Finding, Incidents, Injected, Status
-from rankscope.tui.drill import judge, truth
+from rankscope.tui.drill import judge, scripts, truth
 from rankscope.tui.drill.ending import end
 from rankscope.tui.drill.plan import Trial
 from rankscope.tui.drill.vigil import Vigil
@@ -44,13 +44,17 @@ def run(trial: Trial, wait_s: float) -> DrillRow:
         return not_run(trial)
     with tempfile.TemporaryDirectory(prefix="rankscope-drill-") as folder, exit_on_signals():
         told = Path(folder) / "fault.jsonl"
-        command = [*trial.command, "--fault-log", str(told)]
+        command = [*trial.command, "--fault-log", str(told), *trial.last]
         session = Session.open(command, name=f"drill {trial.spec}")
-        exact = False
+        exact, keep = False, True
         try:
             row, exact = _watch(session, trial, command, told, wait_s)
+            keep = not exact
+        except UserError:  # nothing was drilled, and the error says why
+            keep = False
+            raise
         finally:
-            _leave(session, keep=not exact)
+            _leave(session, keep=keep)
     if not exact:
         row.note += f"; look with: rankscope status {session.directory.run}"
     return row
@@ -59,7 +63,7 @@ def run(trial: Trial, wait_s: float) -> DrillRow:
 def _watch(
     session: Session, trial: Trial, command: list[str], told: Path, wait_s: float
 ) -> tuple[DrillRow, bool]:
-    vigil = Vigil(trial.fault, time.time(), wait_s)
+    vigil = Vigil(trial.fault, time.time(), wait_s, stranger=bool(trial.last))
     log = session.directory.path / LOG_NAME
     with (
         private_log(log) as output,
@@ -81,7 +85,17 @@ def _watch(
         if over:  # it ended by itself, so its last word counts
             vigil.look(time.time(), truth.read(told), final)
             criticals += _criticals(hub)
+    if trial.last:  # a script of the user's own, which may not be what a drill needs
+        _check_script(trial, vigil, code if over else None, log)
     return _row(trial, vigil, criticals, code, wait_s)
+
+
+def _check_script(trial: Trial, vigil: Vigil, code: int | None, log: Path) -> None:
+    """Raise :class:`UserError` when the script could not show anything."""
+    if vigil.truth is None:
+        raise scripts.ended_early(trial, code, vigil.heard, log)
+    if not vigil.heard:
+        raise scripts.never_attached(trial)
 
 
 def _until_told(session: Session, child: Child, hub: HubClient, told: Path, vigil: Vigil) -> bool:

@@ -14,6 +14,9 @@ from rankscope.tui.drill.truth import Truth
 SETTLE_S = 1.5
 """A right verdict must stand this long beside what else is found."""
 
+UNHEARD_S = 5.0
+"""Of a run in which no rank has spoken by this time after the fault, nothing will be known."""
+
 START_S = 180.0
 """By then the ranks have started, on a busy machine too, and the fault has happened."""
 
@@ -27,6 +30,10 @@ class Vigil:
     wait_s: float
     truth: Truth | None = None
     found: Finding | None = None
+    stranger: bool = False
+    """Whether it is a script of the user's own, which may not attach at all."""
+    heard: bool = False
+    """Whether any rank of the run has spoken to its hub."""
     happened_s: float | None = None
     """When the fault began to matter: a fault of the set-up does from the first step on."""
     _first_s: dict[str, float] = field(default_factory=dict)
@@ -37,6 +44,8 @@ class Vigil:
         self.truth = truth or self.truth
         if status is not None:
             self._take(now_s, status)
+        if self.stranger and self.truth is not None and not self.heard:
+            return now_s - self.truth.at_s > UNHEARD_S
         if self.truth is None or self.happened_s is None:
             return now_s - self.began_s > START_S
         if self._right_s is not None and now_s - self._right_s >= SETTLE_S:
@@ -44,6 +53,7 @@ class Vigil:
         return now_s - self.happened_s > self.wait_s
 
     def _take(self, now_s: float, status: Status) -> None:
+        self.heard = self.heard or any(row.heard_s is not None for row in status.ranks)
         if self.truth is None:
             return
         if self.happened_s is None and (not self.fault.whole_run or status.step >= 1):
