@@ -2,10 +2,9 @@
 
 import itertools
 
-from tests.support.world import World
-
 from rankscope.hub.inquiries import EVERY_S, MAX_AT_ONCE, MAX_EVERY_S, Inquiries
 from rankscope.protocol import messages as m
+from support.world import World
 
 
 def asked(inquiries: Inquiries, seconds: float, rank: int = 3) -> list[float]:

@@ -120,3 +120,16 @@ def _late_end(state: "RunState", end: m.ProcessEnded, sentinel: Sentinel, at_s: 
             )
         )
         state.news()
+
+
+def foreign_stacks(
+    state: "RunState", stacks: m.ForeignStacks, sentinel: Sentinel, received_s: float
+) -> None:
+    rank = stacks.rank
+    if stacks.attempt != state.attempt or rank >= state.ranks.size:
+        return
+    pid = state.ranks.pid.item(rank)
+    if 0 <= pid != stacks.pid:
+        return  # an earlier process of that rank
+    state.stacks.seen(stacks, received_s)
+    state.news()

@@ -132,9 +132,19 @@ def beat(state: "RunState", beat: m.Beat, received_s: float) -> None:
     if beat.memory is not None:
         state.words.memory[beat.rank] = beat.memory
     if beat.collectives:
-        state.words.set_collectives(beat.rank, beat.collectives)
+        statuses(state, beat.rank, beat.collectives)
+    state.progress.beat(beat, received_s)
     if beat.steps or beat.late:
         records(state, beat, received_s)
+
+
+def statuses(state: "RunState", rank: int, statuses: tuple[m.CollectiveStatus, ...]) -> None:
+    known = state.words.collectives.get(rank, {})
+    for status in statuses:
+        before = known.get(status.group)
+        if before is not None and status.last_enqueued < before[0]:
+            state.operations.restarted(rank, status.group)
+    state.words.set_collectives(rank, statuses)
 
 
 def records(state: "RunState", beat: m.Beat, received_s: float) -> None:
@@ -152,6 +162,7 @@ def records(state: "RunState", beat: m.Beat, received_s: float) -> None:
 
 def groups(state: "RunState", groups: m.Groups, received_s: float) -> None:
     state.words.set_groups(groups.rank, groups.groups)
+    state.progress.version += 1
 
 
 def raised(state: "RunState", raised: m.Raised, received_s: float) -> None:
@@ -182,4 +193,17 @@ def goodbye(state: "RunState", goodbye: m.Goodbye, received_s: float) -> None:
     ranks.goodbye_s[rank] = state.clocks.place(rank, goodbye.t_s, received_s)
     if goodbye.step > ranks.step.item(rank):
         ranks.step[rank] = goodbye.step
+    state.progress.goodbye(goodbye)
+    state.news()
+
+
+def stacks(state: "RunState", stacks: m.Stacks, received_s: float) -> None:
+    state.stacks.told(stacks, received_s)
+    state.news()
+
+
+def operations(state: "RunState", operations: m.Operations, received_s: float) -> None:
+    statuses(state, operations.rank, operations.statuses)
+    state.progress.version += 1
+    state.operations.told(operations, received_s)
     state.news()

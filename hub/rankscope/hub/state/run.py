@@ -4,14 +4,18 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from rankscope.hub.inquiries import Inquiries
 from rankscope.hub.state import fromnodes, fromranks, silence
 from rankscope.hub.state.clocks import Clocks
 from rankscope.hub.state.columns import MAX_SIZE
 from rankscope.hub.state.history import History
 from rankscope.hub.state.nodes import LateEnd, Nodes, Sentinel
+from rankscope.hub.state.operations import Operations
 from rankscope.hub.state.parts import PARTS, Part
+from rankscope.hub.state.progress import Progress
 from rankscope.hub.state.ranks import ALIVE, ENDED, RankColumns
 from rankscope.hub.state.sequences import Sequences
+from rankscope.hub.state.stacks import Stacks
 from rankscope.hub.state.words import Words
 from rankscope.protocol import limits
 from rankscope.protocol import messages as m
@@ -60,6 +64,11 @@ class RunState:
         self.words = Words()
         self.history = History()
         self.late_ends: list[LateEnd] = []
+        self.progress = Progress()
+        self.stacks = Stacks()
+        self.operations = Operations()
+        self.inquiries = Inquiries()
+        """What the diagnosis would like to know; not saved."""
 
     def parts(self) -> list[Part]:
         """The parts of ``PARTS``."""
@@ -182,6 +191,8 @@ RANK_HANDLERS: dict[type[m.Message], RankHandler] = {
     m.Raised: fromranks.raised,
     m.ProbeFault: fromranks.probe_fault,
     m.Goodbye: fromranks.goodbye,
+    m.Stacks: fromranks.stacks,
+    m.Operations: fromranks.operations,
 }
 
 LATE_HANDLERS: dict[type[m.Message], RankHandler] = {
@@ -193,4 +204,5 @@ NODE_HANDLERS: dict[type[m.Message], NodeHandler] = {
     m.NodeHello: fromnodes.node_hello,
     m.NodeReport: fromnodes.node_report,
     m.ProcessEnded: fromnodes.process_ended,
+    m.ForeignStacks: fromnodes.foreign_stacks,
 }

@@ -1,0 +1,186 @@
+"""The recent collectives of each rank, group by group, put together from its messages.
+
+A *signature* is what must be the same on all ranks of a group at the same sequence number: the
+operation, its sizes and its type. Equal ones are kept once, so that sequences compare as lists of
+small numbers.
+"""
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from rankscope.hub.state.words import MAX_KEPT, Interned
+from rankscope.protocol import limits
+from rankscope.protocol import messages as m
+
+KEPT = 512
+"""Collectives of a group that are remembered of one rank."""
+
+MAX_GROUPS_KEPT = 64
+"""Groups of one rank whose collectives are remembered."""
+
+UNKNOWN = -1
+
+
+class Signature(NamedTuple):
+    name: str
+    """``gloo:all_reduce``"""
+    sizes: str
+    dtype: str
+
+    def text(self) -> str:
+        """``all_reduce [1024] float32``"""
+        return " ".join(filter(None, (self.operation, self.sizes, self.dtype)))
+
+    @property
+    def operation(self) -> str:
+        """The name without its backend."""
+        return self.name.rpartition(":")[2]
+
+
+class Window(msgspec.Struct, array_like=True):
+    """A stretch of one group's collectives on one rank: number ``first`` and those after it."""
+
+    first: int
+    signatures: list[int] = []
+    """Indices; ``UNKNOWN`` where a number was not told."""
+    sources: list[int] = []
+    called_s: float = 0.0
+    """When the last of them was called, hub clock."""
+
+    @property
+    def end(self) -> int:
+        """One beyond the last number."""
+        return self.first + len(self.signatures)
+
+    def at(self, seq: int) -> int:
+        """The signature's index at ``seq``; ``UNKNOWN`` where that was not told."""
+        place = seq - self.first
+        return self.signatures[place] if 0 <= place < len(self.signatures) else UNKNOWN
+
+    def source(self, seq: int) -> int:
+        place = seq - self.first
+        return self.sources[place] if 0 <= place < len(self.sources) else UNKNOWN
+
+    def put(self, seq: int, signature: int, source: int) -> None:
+        if seq >= self.end + KEPT or not self.signatures:
+            self.first, self.signatures, self.sources = seq, [signature], [source]
+            return
+        if seq < self.first:
+            missing = self.first - seq
+            if missing + len(self.signatures) > KEPT:
+                return
+            self.signatures[:0] = [UNKNOWN] * missing
+            self.sources[:0] = [UNKNOWN] * missing
+            self.first = seq
+        while seq >= self.end:
+            self.signatures.append(UNKNOWN)
+            self.sources.append(UNKNOWN)
+        place = seq - self.first
+        self.signatures[place] = signature
+        if source != UNKNOWN or self.sources[place] == UNKNOWN:
+            self.sources[place] = source
+        if len(self.signatures) > KEPT:
+            surplus = len(self.signatures) - KEPT
+            del self.signatures[:surplus], self.sources[:surplus]
+            self.first += surplus
+
+
+class Operations:
+    """By rank; a part of the state."""
+
+    def __init__(self) -> None:
+        self.windows: dict[int, dict[str, Window]] = {}
+        self.notes: dict[int, str] = {}
+        """Why a rank tells none, in words."""
+        self.signatures: Interned[Signature] = Interned()
+        self.sources: Interned[str] = Interned()
+        self.version = 0
+        """Counts what was told."""
+
+    def told(self, message: m.Operations, received_s: float) -> None:
+        """A rank tells its newest collectives."""
+        self.version += 1
+        if max(len(self.signatures.values), len(self.sources.values)) > (
+            MAX_KEPT - limits.MAX_OPERATIONS
+        ):
+            self.forget_all()  # too many different ones were told: what comes now is kept
+        if message.note:
+            self.notes[message.rank] = message.note
+        else:
+            self.notes.pop(message.rank, None)
+        windows = self.windows.setdefault(message.rank, {})
+        for operation in message.operations:
+            window = windows.get(operation.group)
+            if window is None:
+                if len(windows) >= MAX_GROUPS_KEPT:
+                    continue
+                window = windows[operation.group] = Window(operation.seq, [], [])
+            signature = Signature(operation.name, operation.sizes, operation.dtype)
+            source = self.sources.index(operation.source) if operation.source else UNKNOWN
+            window.put(operation.seq, self.signatures.index(signature), source)
+            if operation.seq == window.end - 1:
+                age_s = operation.age_s if operation.age_s and operation.age_s > 0 else 0.0
+                window.called_s = received_s - age_s
+
+    def restarted(self, rank: int, group: str) -> None:
+        """The group's numbers began anew: another group of the same name."""
+        self.windows.get(rank, {}).pop(group, None)
+
+    def window(self, rank: int, group: str) -> Window | None:
+        windows = self.windows.get(rank)
+        return None if windows is None else windows.get(group)
+
+    def at(self, rank: int, group: str, seq: int) -> Signature | None:
+        """What the rank did in the group as number ``seq``; None where that was not told."""
+        window = self.window(rank, group)
+        index = UNKNOWN if window is None else window.at(seq)
+        return None if index < 0 else self.signatures.values[index]
+
+    def source_at(self, rank: int, group: str, seq: int) -> str:
+        """The user's line that called it; empty where that is not known."""
+        window = self.window(rank, group)
+        index = UNKNOWN if window is None else window.source(seq)
+        return "" if index < 0 else self.sources.values[index]
+
+    # --- a part of the state ------------------------------------------------------------------
+
+    def reserve(self, size: int) -> None:
+        pass
+
+    def forget(self, rank: int) -> None:
+        self.windows.pop(rank, None)
+        self.notes.pop(rank, None)
+        self.version += 1
+
+    def forget_all(self) -> None:
+        self.windows.clear()
+        self.notes.clear()
+        self.signatures = Interned()
+        self.sources = Interned()
+        self.version += 1
+
+    def dump(self) -> Any:
+        return {
+            "windows": msgspec.to_builtins(self.windows, str_keys=False),
+            "notes": self.notes,
+            "signatures": self.signatures.values,
+            "sources": self.sources.values,
+        }
+
+    def load(self, saved: Any) -> None:
+        windows = msgspec.convert(saved["windows"], dict[int, dict[str, Window]])
+        notes = msgspec.convert(saved["notes"], dict[int, str])
+        signatures = msgspec.convert(saved["signatures"], list[Signature])
+        sources = msgspec.convert(saved["sources"], list[str])
+        for one in (window for groups in windows.values() for window in groups.values()):
+            if (
+                len(one.signatures) != len(one.sources)
+                or max(one.signatures, default=-1) >= len(signatures)
+                or max(one.sources, default=-1) >= len(sources)
+            ):
+                raise ValueError("a sequence names an operation that is not there")
+        self.windows, self.notes = windows, notes
+        self.signatures.load(signatures)
+        self.sources.load(sources)
+        self.version += 1
