@@ -37,9 +37,11 @@ class Agent:
     def expect(self, what: str) -> contextlib.AbstractContextManager[None]:
         """Marks a stretch that may be long (``with agent.expect("evaluation"):``).
 
-        Accepted, and not used yet.
+        It is shown by that name, and is not called a hang. Stretches may be nested.
         """
-        return contextlib.nullcontext()
+        if self._session is None:
+            return contextlib.nullcontext()
+        return self._session.expect(what)
 
     def close(self) -> None:
         """End the observation: every hook is removed and the hub is told. For at most 200 ms."""

@@ -1,6 +1,7 @@
 """The observation of one process from attach to end: the observer, its sender, and how it ends."""
 
 import atexit
+import contextlib
 import multiprocessing.util
 import sys
 import time
@@ -56,6 +57,11 @@ class Session:
         probe = self.observer.loader
         found: Iterable[Batch] | None = self.observer.ask(probe, lambda: timed(loader, probe))
         return loader if found is None else found
+
+    def expect(self, what: Any) -> contextlib.AbstractContextManager[None]:
+        if self.closed or not isinstance(what, str):
+            return contextlib.nullcontext()
+        return self.sender.talk.expecting.declared(what)
 
     def end_step(self, loss: Any, tokens: Any) -> None:
         self._end_step(loss, tokens)

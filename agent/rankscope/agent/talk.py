@@ -2,12 +2,15 @@
 
 import logging
 import os
+import threading
 import time
 from typing import Any, Protocol
 
-from rankscope.agent import frames
+from rankscope.agent import events, frames, switch
 from rankscope.agent.clock.phases import Phases, Snapshot
 from rankscope.agent.digest import Digest
+from rankscope.agent.evidence.evidence import Evidence
+from rankscope.agent.evidence.expecting import Expecting
 from rankscope.agent.identity import Identity
 from rankscope.agent.observer import Observer
 from rankscope.agent.outbox import Outbox
@@ -21,10 +24,13 @@ from rankscope.protocol.messages import (
     Group,
     Groups,
     Hello,
+    Inquire,
     Memory,
     Message,
     Ping,
     Pong,
+    ProbeFault,
+    Raised,
     Refused,
     WhoAreYou,
 )
@@ -59,6 +65,10 @@ class Talk:
         self.outbox = Outbox()
         self.phases = Phases(time.monotonic(), start_step)
         self.digest = Digest(self.phases, self.outbox)
+        self.expecting = Expecting()
+        self.evidence: Evidence | None = Evidence(
+            self.expecting, training=lambda: observer.thread, hidden=_this_thread
+        )
         self.identity: Identity | None = None
         self.run = self.host = ""
         self.refused = False
@@ -72,6 +82,7 @@ class Talk:
         self._memory_s = -1e9
         self._beat_s = -1e9
         self._beat_of: Any = None
+        self._expected = ""
         self._pings = Pings()
 
     def read_notes(self) -> None:
@@ -79,6 +90,9 @@ class Talk:
         noted = self.observer.noted
         taken = [noted.popleft() for _ in range(len(noted))]
         self.digest.feed(taken)
+        for event in taken:
+            if event[0] == events.BEGIN_FORWARD:
+                self.expecting.forward(event[2])
 
     def turn(self, way: Way, now: float) -> None:
         """Hear what there is, and say what is due; ``identity``, ``run`` and ``host`` are known."""
@@ -91,6 +105,7 @@ class Talk:
             return
         self._groups_due = False
         self._send_beats(now)
+        self._send_evidence(now)
         self._ping(now)
 
     def confirm(self, way: Way, until_s: float) -> None:
@@ -143,6 +158,8 @@ class Talk:
         self._statuses = ()  # a hub that is new knows none of these
         self._groups_due = bool(self._groups)
         self._beat_of = None
+        if self.evidence is not None:
+            self.evidence.hub_is_new()
         return not self._hello_due
 
     def _send_urgent(self, now: float) -> bool:
@@ -159,6 +176,8 @@ class Talk:
             if not self._send(kind, now, **fields):
                 return False
             outbox.urgent_sent()
+            if kind is Raised and self.evidence is not None:
+                self.evidence.raised()
 
     def _look(self) -> None:
         """Ask the probes that are read from this thread."""
@@ -177,7 +196,8 @@ class Talk:
             snapshot = shown or self.phases.snapshot
             steps, late = outbox.steps(), outbox.late()
             statuses = observer.ask(observer.collectives, observer.collectives.read_statuses) or ()
-            news = (snapshot, statuses)
+            self._expected = self._what_is_expected(snapshot, now)
+            news = (snapshot, statuses, self._expected)
             if (
                 not steps
                 and not late
@@ -205,13 +225,44 @@ class Talk:
                 overhead_s_per_step=self.digest.overhead_s(),
                 hub_offset_s=best.offset_s if best else None,
                 hub_offset_error_s=best.error_s if best else None,
+                expecting=self._expected,
             )
             if not sent:
                 return
             outbox.sent(len(steps), len(late))
+            if self.evidence is not None:
+                self.evidence.completed(steps)
             self._statuses, self._beat_of, self._beat_s = statuses, news, now
             if len(steps) < limits.MAX_STEPS_PER_BEAT:
                 return
+
+    # what it says of a stall
+
+    def _what_is_expected(self, snapshot: Snapshot, now: float) -> str:
+        try:
+            return "" if self.evidence is None else self.evidence.expected(snapshot, now)
+        except Exception as error:  # noqa: BLE001 - the beats go on without
+            self._no_evidence(error)
+            return ""
+
+    def _send_evidence(self, now: float) -> None:
+        evidence = self.evidence
+        if evidence is None:
+            return
+        try:
+            evidence.saw(self.phases.snapshot, self._statuses)
+            for kind, fields in evidence.words(now, self._expected):
+                if not self._send(kind, time.monotonic(), **fields):
+                    return
+        except Exception as error:  # noqa: BLE001 - the rest of the talking goes on without
+            self._no_evidence(error)
+
+    def _no_evidence(self, error: Exception) -> None:
+        """It failed: it is off, and that is told once, as of a probe."""
+        self.evidence = None
+        text = switch.one_line(error)
+        step = self.phases.snapshot.step
+        self.outbox.put_urgent(ProbeFault, probe="evidence", error=text, step=step)
 
     # what the hub says
 
@@ -226,6 +277,10 @@ class Talk:
         elif isinstance(message, WhoAreYou):
             self._hello_due = True
             self.outbox.send_again()
+        elif isinstance(message, Inquire):
+            mine = self.identity is not None and message.rank == self.identity.rank
+            if mine and self.evidence is not None:
+                self.evidence.answers.ask(message.what)
         elif isinstance(message, Refused):
             self.refused = True
             log.warning("rankscope: the hub refuses this rank: %s", message.text)
@@ -241,6 +296,10 @@ class Talk:
             return False
         self._pings.sent(t_s)
         return True
+
+
+def _this_thread() -> tuple[int]:
+    return (threading.get_ident(),)
 
 
 class Sequence:

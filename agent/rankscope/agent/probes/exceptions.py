@@ -1,17 +1,14 @@
 """The exception that ends a rank: its traceback, where in the user's code, and whose fault."""
 
-import functools
 import os
 import re
 import sys
-import sysconfig
 import threading
 import traceback
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any, ClassVar
 
-import torch
-
+from rankscope.agent.evidence.places import Place, users_place
 from rankscope.agent.probes.base import Probe
 from rankscope.protocol import limits
 from rankscope.protocol.messages import Phase
@@ -108,42 +105,17 @@ def phase_of(tb: TracebackType | None) -> Phase | None:
 
 
 def source_of(tb: TracebackType | None) -> str:
-    """``file:line in function`` of the innermost frame of the user's own code.
+    """``file:line in function`` of the innermost frame of the user's own code (see ``places``).
 
-    That is the innermost one not in torch, the standard library, an installed package or the
-    agent; of a program that is itself an installed package, the innermost one of any package but
-    torch; failing that, the innermost of all.
+    Failing that, the innermost of all.
     """
-    frames: list[tuple[FrameType, int]] = []
+    found: list[Place] = []
     while tb is not None:
-        frames.append((tb.tb_frame, tb.tb_lineno))
+        code = tb.tb_frame.f_code
+        found.append(Place(code.co_filename, tb.tb_lineno, code.co_name))
         tb = tb.tb_next
-    for foreign in (_foreign_folders(), _library_folders()):
-        for frame, line in reversed(frames):
-            name = frame.f_code.co_filename
-            if not name.startswith(("<frozen", *foreign)):
-                return _place(frame, line)
-    return _place(*frames[-1]) if frames else ""
-
-
-def _place(frame: FrameType, line: int) -> str:
-    code = frame.f_code
-    return f"{os.path.basename(code.co_filename)}:{line} in {code.co_name}"  # noqa: PTH119
-
-
-@functools.cache
-def _library_folders() -> tuple[str, ...]:
-    """torch, the standard library (not what is installed below it) and the agent itself."""
-    agent = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100,PTH120
-    torch_folder = os.path.dirname(os.path.abspath(torch.__file__))  # noqa: PTH100,PTH120
-    return tuple(folder + os.sep for folder in (agent, torch_folder))
-
-
-@functools.cache
-def _foreign_folders() -> tuple[str, ...]:
-    paths = sysconfig.get_paths()
-    folders = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return _library_folders() + tuple(sorted(folder + os.sep for folder in folders))
+    found.reverse()
+    return str(users_place(found) or found[0]) if found else ""
 
 
 _PEER = re.compile(

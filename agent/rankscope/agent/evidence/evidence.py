@@ -1,0 +1,124 @@
+"""What a rank says of a stall, when it suspects one and when it is asked. The sending thread's own.
+
+The cheap part (stacks) goes with every word; the recorder is dumped once a stall, and again only
+when a collective was enqueued since.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from rankscope.agent.clock.phases import Snapshot
+from rankscope.agent.evidence import recorder, stacks
+from rankscope.agent.evidence.answers import Answers
+from rankscope.agent.evidence.expecting import Expecting
+from rankscope.agent.evidence.suspicion import Suspicion
+from rankscope.protocol.messages import (
+    CollectiveStatus,
+    FromRank,
+    Operations,
+    Phase,
+    Stacks,
+    StepRecord,
+)
+
+ASKED, STALLED, RAISED = "asked", "stalled", "raised"
+
+LONG_S = 0.25
+"""A thread that has been in one phase for so long is looked at for what it may be about."""
+
+NO_RECORDER = "this torch has no flight recorder: which collectives were called is not known"
+RECORDER_OFF = "the flight recorder is off or empty: set TORCH_FR_BUFFER_SIZE=2000 to have it"
+
+Words = Iterator[tuple[type[FromRank], dict[str, Any]]]
+
+
+class Evidence:
+    """Of one rank. ``training`` is the ident of its training thread, ``hidden`` are our own."""
+
+    def __init__(
+        self,
+        expecting: Expecting,
+        training: Callable[[], int],
+        hidden: Callable[[], Sequence[int]],
+        sources: Callable[[], recorder.Sources] = dict,
+    ) -> None:
+        self.expecting = expecting
+        self.answers = Answers()
+        self.answers.offer("stacks", lambda: self._stacks(ASKED))
+        self.answers.offer("operations", lambda: self._operations(ASKED))
+        self.suspicion = Suspicion()
+        self._training = training
+        self._hidden = hidden
+        self._sources = sources
+        self._snapshot: Snapshot | None = None
+        self._statuses: tuple[CollectiveStatus, ...] = ()
+        self._told: tuple[CollectiveStatus, ...] | None = None  # as of the last dump of a stall
+        self._raised = False
+
+    # what the talking tells
+
+    def saw(self, snapshot: Snapshot, statuses: tuple[CollectiveStatus, ...]) -> None:
+        self._snapshot, self._statuses = snapshot, statuses
+
+    def completed(self, steps: Sequence[StepRecord]) -> None:
+        self.suspicion.completed([step.step_s for step in steps])
+
+    def raised(self) -> None:
+        """An exception is ending the rank: what its collectives were is to be known."""
+        self._raised = True
+
+    def hub_is_new(self) -> None:
+        self.suspicion.again()
+        self._told = None
+
+    # what it is asked
+
+    def expected(self, snapshot: Snapshot, now: float) -> str:
+        """What may take long just now, in a word; empty when nothing is known to."""
+        if snapshot.phase is Phase.ENDED:
+            return ""
+        frame = None
+        if now - snapshot.since_s >= LONG_S:
+            frame = sys._current_frames().get(self._training())
+        return self.expecting.now(stacks.places(frame))
+
+    def words(self, now: float, expecting: str) -> Words:
+        """The messages that are due, without their head."""
+        if self._raised:
+            self._raised = False
+            yield from self._operations(RAISED)
+        for answer in self.answers.due(now):
+            yield from answer()
+        snapshot = self._snapshot
+        if snapshot is None or snapshot.phase is Phase.ENDED:
+            return
+        progress = (snapshot.activity, snapshot.step, self._statuses)
+        if self.suspicion.look(now, progress, expecting=bool(expecting)):
+            yield from self._stacks(STALLED)
+            if self._told is None or self._told != self._statuses:
+                self._told = self._statuses
+                yield from self._operations(STALLED)
+
+    def _stacks(self, why: str) -> Words:
+        snapshot = self._snapshot
+        where = {} if snapshot is None else {"step": snapshot.step, "phase": snapshot.phase}
+        yield Stacks, stacks.evidence(why, self._training(), self._hidden()) | where
+
+    def _operations(self, why: str) -> Words:
+        dumps = recorder.dumps()
+        entries = [entry for dump in dumps for entry in recorder.read(dump)]
+        entries.sort(key=lambda entry: entry.time_created_ns)
+        note = ""
+        if not entries and self._statuses:
+            note = RECORDER_OFF if dumps else NO_RECORDER
+        yield (
+            Operations,
+            {
+                "why": why,
+                "statuses": self._statuses,
+                "operations": recorder.operations(entries, self._sources(), time.time_ns()),
+                "note": note,
+            },
+        )

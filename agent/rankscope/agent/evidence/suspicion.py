@@ -1,0 +1,70 @@
+"""When a rank suspects itself of hanging, and how often it says so. Pure.
+
+Nothing is judged here: what is sent is evidence, and the hub decides what it means.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from statistics import median
+
+SUSPECT_S = 0.5
+SUSPECT_STEPS = 3.0
+"""No progress for longer than both (the second times the median step) is suspicious."""
+
+PATIENT_S = 20.0
+"""The same before steps have shown how long they take, and while something long is expected."""
+
+WARM_STEPS = 3
+MEDIAN_OF = 16
+AGAIN_S = (2.0, 10.0)
+"""Evidence of one stall is sent again after this long: the first time, and in the end."""
+
+BACKOFF = 1.5
+
+
+class Suspicion:
+    """Of one training thread."""
+
+    def __init__(self) -> None:
+        self.stalled = False
+        self._progress: object = None
+        self._since_s: float | None = None
+        self._steps_s: deque[float] = deque(maxlen=MEDIAN_OF)
+        self._completed = 0
+        self._next_s = 0.0
+        self._wait_s = AGAIN_S[0]
+
+    def completed(self, steps_s: Sequence[float]) -> None:
+        """Steps of these durations were completed."""
+        self._completed += len(steps_s)
+        if self._completed > len(steps_s):  # the very first one is no measure
+            self._steps_s.extend(steps_s)
+        else:
+            self._steps_s.extend(steps_s[1:])
+
+    def look(self, now: float, progress: object, *, expecting: bool) -> bool:
+        """Whether evidence is due at ``now``; ``progress`` differs whenever anything has moved."""
+        if progress != self._progress or self._since_s is None:
+            self._progress, self._since_s = progress, now
+            self.stalled = False
+        if now - self._since_s < self.patience_s(expecting):
+            return False
+        if not self.stalled:
+            self.stalled = True
+            self._wait_s = AGAIN_S[0]
+        elif now < self._next_s:
+            return False
+        self._next_s = now + self._wait_s
+        self._wait_s = min(AGAIN_S[1], self._wait_s * BACKOFF)
+        return True
+
+    def again(self) -> None:
+        """Whoever was told has forgotten it: say it anew if it lasts."""
+        self.stalled = False
+
+    def patience_s(self, expecting: bool) -> float:
+        """How long there may be no progress before it is suspicious."""
+        if self._completed < WARM_STEPS or not self._steps_s:
+            return PATIENT_S
+        usual_s = max(SUSPECT_S, SUSPECT_STEPS * median(self._steps_s))
+        return max(PATIENT_S, usual_s) if expecting else usual_s
