@@ -7,6 +7,8 @@ evidence come later.
 from collections.abc import Callable
 
 from rankscope.hub.diagnose.duplicate_rank import duplicate_rank
+from rankscope.hub.diagnose.duplicate_seed import duplicate_seed
+from rankscope.hub.diagnose.environment_mismatch import environment_mismatch
 from rankscope.hub.diagnose.exception import exception
 from rankscope.hub.diagnose.link_lost import link_lost
 from rankscope.hub.diagnose.rank_dead import rank_dead
@@ -16,7 +18,15 @@ from rankscope.protocol.shapes import SEVERITIES, Finding
 
 Diagnosis = Callable[[RunState, float], list[Finding]]
 
-DIAGNOSES: tuple[Diagnosis, ...] = (rank_dead, rank_stopped, link_lost, exception, duplicate_rank)
+DIAGNOSES: tuple[Diagnosis, ...] = (
+    rank_dead,
+    rank_stopped,
+    link_lost,
+    exception,
+    duplicate_rank,
+    environment_mismatch,
+    duplicate_seed,
+)
 
 
 def diagnose(state: RunState, now_s: float) -> list[Finding]:

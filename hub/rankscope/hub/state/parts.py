@@ -7,7 +7,7 @@ version lacks it: it then begins empty.
 
 from typing import Any, Protocol
 
-PARTS: tuple[str, ...] = ("progress", "stacks", "operations")
+PARTS: tuple[str, ...] = ("progress", "stacks", "operations", "setup")
 
 
 class Part(Protocol):

@@ -15,6 +15,7 @@ from rankscope.hub.state.parts import PARTS, Part
 from rankscope.hub.state.progress import Progress
 from rankscope.hub.state.ranks import ALIVE, ENDED, RankColumns
 from rankscope.hub.state.sequences import Sequences
+from rankscope.hub.state.setup import Setup
 from rankscope.hub.state.stacks import Stacks
 from rankscope.hub.state.words import Words
 from rankscope.protocol import limits
@@ -67,6 +68,7 @@ class RunState:
         self.progress = Progress()
         self.stacks = Stacks()
         self.operations = Operations()
+        self.setup = Setup()
         self.inquiries = Inquiries()
         """What the diagnosis would like to know; not saved."""
 

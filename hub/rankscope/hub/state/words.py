@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from rankscope.hub.state.setup import OWN_FACTS
 from rankscope.protocol import messages as m
 
 Kept = TypeVar("Kept", bound=Hashable)
@@ -105,7 +106,7 @@ class Words:
         )
 
     def identity(self, hello: m.Hello) -> int:
-        facts = tuple(sorted(hello.facts.items()))
+        facts = tuple(sorted(f for f in hello.facts.items() if f[0] not in OWN_FACTS))
         return self.identities.index(Identity(hello.name, hello.trainer, hello.device, facts))
 
     def set_groups(self, rank: int, groups: tuple[m.Group, ...]) -> None:

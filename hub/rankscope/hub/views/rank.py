@@ -35,7 +35,7 @@ def rank_detail(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes
     raised = words.exceptions.get(rank)
     return shapes.RankDetail(
         row=row,
-        facts=dict(who.facts) if who else {},
+        facts={**dict(who.facts), **state.setup.own.get(rank, {})} if who else {},
         trainer=who.trainer if who else "",
         device=who.device if who else "",
         groups=_groups(state, rank),
