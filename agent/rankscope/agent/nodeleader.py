@@ -12,7 +12,7 @@ import socket
 import subprocess
 from pathlib import Path
 
-from rankscope.agent import nodedir
+from rankscope.agent import nodedir, ptracer
 from rankscope.agent.hublink import HubAddress
 from rankscope.agent.identity import Identity
 from rankscope.protocol import launch, procs
@@ -43,6 +43,8 @@ class NodeLeader:
         self._shown: tuple[int, float] | None = None  # its lock file's time, and since when
         self._file: Path | None = None
         self._sentinel: subprocess.Popen[bytes] | None = None
+        self._reader_needed = ptracer.is_needed()
+        self._reader = 0  # the pid that may read this process's stacks
         self.lock: int | None = None
         """The descriptor of ``leader.lock``; a forked child closes its copy."""
 
@@ -73,6 +75,8 @@ class NodeLeader:
         directory = nodedir.node_dir(self.address.run)
         if self._file is None or not self._file.exists():
             self._register()
+        if self._reader_needed:
+            self._let_read(nodedir.sentinel_lock_path(directory))
         leader = nodedir.leader_lock_path(directory)
         if self.lock is not None and not nodedir.is_at(self.lock, leader):
             os.close(self.lock)  # the folder was removed and made again
@@ -99,12 +103,18 @@ class NodeLeader:
             self._shown = (changed_ns, now)
         elif now - self._shown[1] >= STALE_S:
             self._shown = None
-            pid, _, started = path.read_text(encoding="ascii").partition(" ")
-            with contextlib.suppress(ValueError):
-                if procs.is_alive(int(pid), float(started)) and _is_sentinel(int(pid)):
-                    log.debug("rankscope: the sentinel %s shows no life: another is started", pid)
-                    os.kill(int(pid), signal.SIGKILL)
-                    self._started_s = now - self._start_wait_s
+            pid = _sentinel_of(path)
+            if pid is not None:
+                log.debug("rankscope: the sentinel %s shows no life: another is started", pid)
+                os.kill(pid, signal.SIGKILL)
+                self._started_s = now - self._start_wait_s
+
+    def _let_read(self, path: Path) -> None:
+        """Whoever is the sentinel now may read this process's stacks."""
+        with contextlib.suppress(FileNotFoundError):
+            pid = _sentinel_of(path)
+            if pid is not None and pid != self._reader and ptracer.allow(pid):
+                self._reader = pid
 
     def _register(self) -> None:
         pid = os.getpid()
@@ -114,6 +124,15 @@ class NodeLeader:
                 nodedir.make_node_dir(self.address.run),
                 nodedir.Registration(pid, started_s, self.identity.attempt, self.identity.rank),
             )
+
+
+def _sentinel_of(path: Path) -> int | None:
+    """The pid that the lock file ``path`` names, where that is a sentinel that lives."""
+    pid, _, started = path.read_text(encoding="ascii").partition(" ")
+    with contextlib.suppress(ValueError):
+        if procs.is_alive(int(pid), float(started)) and _is_sentinel(int(pid)):
+            return int(pid)
+    return None
 
 
 def _is_sentinel(pid: int) -> bool:

@@ -102,6 +102,7 @@ def watch(options: argparse.Namespace, key: ClientKey) -> None:
     finally:
         lock.release()
         gpus.stop()
+        loop.close()
         if keeper is not None:
             keeper.close()
         link.close()

@@ -14,6 +14,7 @@ import zmq
 
 from rankscope.agent.sentinel import host, report, stopped
 from rankscope.agent.sentinel.deaths import Deaths
+from rankscope.agent.sentinel.foreign import Found, Reader
 from rankscope.agent.sentinel.gpuwatch import GpuWatch
 from rankscope.agent.sentinel.hubkeeper import POLL_S as HUB_POLL_S
 from rankscope.agent.sentinel.hubkeeper import HubKeeper
@@ -24,7 +25,7 @@ from rankscope.agent.sentinel.report import Death, Identity
 from rankscope.agent.sentinel.stacks import read_stack_note
 from rankscope.agent.sentinel.watch import Watch
 from rankscope.protocol import limits
-from rankscope.protocol.messages import Message, Refused, RunOver, WhoAreYou
+from rankscope.protocol.messages import Inquire, Message, Refused, RunOver, WhoAreYou
 
 REPORT_S = 1.0
 HELLO_GAP_S = 0.2
@@ -70,6 +71,7 @@ class Loop:
         self._watches: list[Watch] = []
         self._by_pidfd: dict[int, Watch] = {}
         self._deaths = Deaths()
+        self._reader = Reader()
         self._poller = zmq.Poller()
         self._poller.register(link.socket, zmq.POLLIN)
         self._poller.register(link.monitor, zmq.POLLIN)
@@ -131,6 +133,10 @@ class Loop:
         """Remove the registrations of the ended ranks, or all when the run is over."""
         ended = [w.registration for w in self._watches if w.state == "ended"]
         self._registry.tidy(None if self.run_over else ended)
+
+    def close(self) -> None:
+        """No stack is read any more."""
+        self._reader.close()
 
     def remove_folders(self) -> None:
         self._registry.remove()
@@ -204,6 +210,7 @@ class Loop:
             pid = watches[index].registration.pid
             oom = found[index].signal == signal.SIGKILL and self._oom.killed(pid, now)
             self._oom.forget(pid)
+            self._reader.forget(watches[index].registration)
             self._deaths.add(
                 Death(watches[index].registration, found[index], oom, self._last_death_t_s)
             )
@@ -217,9 +224,19 @@ class Loop:
             self.run_over = True
         elif isinstance(message, WhoAreYou):
             self._hello_due = self._hub_is_new = True
+        elif isinstance(message, Inquire):
+            self._read_stacks(message)
         elif isinstance(message, Refused) and not self._refused:
             self._refused = True
             self._say(f"the hub refuses this sentinel: {message.text}")
+
+    def _read_stacks(self, inquiry: Inquire) -> None:
+        """Have that rank's newest process read, where it lives on this node."""
+        if "foreign_stacks" in inquiry.what:
+            of_rank = [w for w in self._live() if w.registration.rank == inquiry.rank]
+            if of_rank:
+                newest = max(of_rank, key=lambda watch: watch.registration.attempt)
+                self._reader.ask(newest.registration, time.monotonic())
 
     def _send(self, build: Callable[[int], Message]) -> bool:
         """Numbers are used up by messages that went: what was not sent was not lost on the way."""
@@ -241,6 +258,8 @@ class Loop:
                 self._hub_is_new = False
                 self._deaths.tell_all_again()
         self._deaths.tell(lambda death: self._send(self._ended(death)))
+        for found in self._reader.found():
+            self._send(self._foreign(found))
         if self._report_due:
             self._report_due = False
             self._send(lambda seq: self._report(seq, now))
@@ -257,6 +276,9 @@ class Loop:
 
     def _ended(self, death: Death) -> Callable[[int], Message]:
         return lambda seq: report.process_ended(self._identity, seq, time.monotonic(), death)
+
+    def _foreign(self, found: Found) -> Callable[[int], Message]:
+        return lambda seq: found.message(self._identity.node, seq, time.monotonic())
 
     def _report(self, seq: int, now: float) -> Message:
         return report.node_report(

@@ -10,10 +10,11 @@ def stack_note(may_ptrace: bool, scope: int | None) -> str:
     """Empty when stacks of this user's processes can be read; otherwise what to change.
 
     ``scope`` is Yama's ``kernel.yama.ptrace_scope`` (None where there is no Yama): 0 lets a user
-    read all processes of their own, 1 only descendants, 2 needs CAP_SYS_PTRACE, 3 forbids it to
-    everyone until the next boot.
+    read all processes of their own, 1 only descendants and those that allow it (the ranks let
+    their node's sentinel: ``ptracer``), 2 needs CAP_SYS_PTRACE, 3 forbids it to everyone until the
+    next boot.
     """
-    if scope is None or scope <= 0:
+    if scope is None or scope <= 1:
         return ""
     if scope >= 3:
         return "kernel.yama.ptrace_scope is 3: stacks cannot be read until a reboot sets it lower"
