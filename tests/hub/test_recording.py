@@ -84,7 +84,7 @@ def test_a_rebuilt_hub_gives_the_views_of_the_one_that_was_killed(tmp_path: Path
 def test_it_does_so_across_many_segments_and_snapshots(tmp_path: Path) -> None:
     """Wherever the newest snapshot stands."""
     world = recorded(tmp_path, segment_bytes=30_000, snapshot_every_bytes=4_000)
-    for _ in range(20):
+    for _ in range(45):
         eventful_steps(world)
         world.core.flush()
         assert views_of(again(tmp_path, world), world.now_s) == views_of(world.core, world.now_s)

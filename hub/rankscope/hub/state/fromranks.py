@@ -155,10 +155,12 @@ def records(state: "RunState", beat: m.Beat, received_s: float) -> None:
         if state.ranks.record(rank, record):
             done_s = state.clocks.place(rank, record.t_s, received_s)
             state.history.record(beat.attempt, record, done_s)
+            state.numerics.record(rank, record)
     for late in beat.late:
         state.ranks.values(rank, late.step, late.loss, late.grad_norm)
         sharded = bool(state.ranks.grad_sharded[rank])
         state.history.late(beat.attempt, late.step, (late.loss, late.grad_norm), sharded)
+        state.numerics.late(rank, late)
 
 
 def groups(state: "RunState", groups: m.Groups, received_s: float) -> None:

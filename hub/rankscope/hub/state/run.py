@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rankscope.hub.inquiries import Inquiries
-from rankscope.hub.state import fromnodes, fromranks, silence
+from rankscope.hub.state import fromnodes, fromranks, numerics, silence
 from rankscope.hub.state.clocks import Clocks
 from rankscope.hub.state.columns import MAX_SIZE
 from rankscope.hub.state.history import History
@@ -69,6 +69,7 @@ class RunState:
         self.stacks = Stacks()
         self.operations = Operations()
         self.setup = Setup()
+        self.numerics = numerics.Numerics()
         self.inquiries = Inquiries()
         """What the diagnosis would like to know; not saved."""
 
@@ -103,6 +104,7 @@ class RunState:
         if self.last_tick_s is not None and now_s - self.last_tick_s > AWAY_S:
             self.hub_was_away(now_s)
         self.last_tick_s = now_s
+        self.numerics.tick(self, now_s)
 
     def hub_was_away(self, until_s: float) -> None:
         """The hub was stopped, or is another one, since the last tick: silence counts anew."""
@@ -195,10 +197,15 @@ RANK_HANDLERS: dict[type[m.Message], RankHandler] = {
     m.Goodbye: fromranks.goodbye,
     m.Stacks: fromranks.stacks,
     m.Operations: fromranks.operations,
+    m.Signs: numerics.signs,
+    m.Checksums: numerics.checksums,
+    m.ParameterNorms: numerics.parameter_norms,
 }
 
 LATE_HANDLERS: dict[type[m.Message], RankHandler] = {
     m.Beat: fromranks.records,
+    m.Signs: numerics.signs,
+    m.Checksums: numerics.checksums,
 }
 """What is still true of a message that a newer one of the same rank has overtaken."""
 

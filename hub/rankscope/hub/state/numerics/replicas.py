@@ -1,0 +1,167 @@
+"""Replicas that should be equal: checksums of the same step and part, compared once all are there.
+
+Equal ones leave nothing behind but the step; the first that differ are kept, with who had what.
+"""
+
+from typing import Any
+
+import msgspec
+
+from rankscope.hub.state.columns import MAX_SIZE
+from rankscope.protocol import messages as m
+
+MAX_PENDING = 32
+"""Checks that wait for ranks; the oldest goes first."""
+
+MAX_VALUES = 4
+"""Different lists of checksums kept of one check."""
+
+MAX_PARTS = 64
+"""Divergences kept: one for each part and set of replicas."""
+
+MAX_CHARS = 256
+MAX_NAMES = 64
+PATIENCE_S = 1.0
+"""Checksums come within this time of their step's record."""
+
+MAX_ALTERED = 64
+
+
+class Check(msgspec.Struct):
+    """One part of the replicas at one step, as far as ranks have told of it."""
+
+    step: int
+    first: int
+    replicas: str
+    heard_s: float
+    totals: dict[int, int] = {}
+    values: dict[int, dict[str, int]] = {}
+    """By total: the checksum of each parameter."""
+    altered: dict[int, list[str]] = {}
+    """Of ranks that compared: which parameters changed while no update was made."""
+
+    def take(self, message: m.Checksums) -> None:
+        rank = message.rank
+        if message.altered is not None:
+            self.altered[rank] = [name[:MAX_CHARS] for name in message.altered[:MAX_ALTERED]]
+        self.totals[rank] = message.total
+        if message.values and (message.total in self.values or len(self.values) < MAX_VALUES):
+            self.values[message.total] = {
+                value.name[:MAX_CHARS]: value.value for value in message.values if not value.buffer
+            }
+
+    def classes(self) -> list[list[int]]:
+        """Ranks with equal totals together, the largest class first, then by rank."""
+        found: dict[int, list[int]] = {}
+        for rank, total in sorted(self.totals.items()):
+            found.setdefault(total, []).append(rank)
+        return sorted(found.values(), key=lambda ranks: (-len(ranks), ranks))
+
+    def names(self) -> list[str]:
+        """Parameters whose checksums differ, in the model's order; empty while not known."""
+        lists = list(self.values.values())
+        if len(lists) < 2:
+            return []
+        first, *others = lists
+        differing = [
+            name
+            for name, value in first.items()
+            if any(other.get(name, value) != value for other in others)
+        ]
+        return differing[:MAX_NAMES]
+
+
+class Divergence(msgspec.Struct):
+    """The first check that found replicas to differ."""
+
+    step: int
+    heard_s: float
+    last_step: int
+    classes: list[list[int]]
+    altered: dict[int, list[str]]
+    names: list[str]
+
+
+class Replicas:
+    """The checks under way, and what they found."""
+
+    def __init__(self) -> None:
+        self.pending: dict[tuple[int, int, str], Check] = {}
+        self.divergences: dict[tuple[str, int], Divergence] = {}
+        self.checked_step: int | None = None
+        """Up to which step replicas were compared."""
+        self._told: dict[str, int] = {}
+        """How many ranks told of these replicas in a check that was full."""
+
+    def take(self, message: m.Checksums, received_s: float) -> None:
+        replicas = message.replicas
+        key = (message.step, message.first, replicas)
+        check = self.pending.get(key)
+        if check is None:
+            if len(self.pending) >= MAX_PENDING:
+                del self.pending[min(self.pending)]
+            check = self.pending[key] = Check(message.step, message.first, replicas, received_s)
+        check.take(message)
+        # Values that were asked for come when the difference is known already.
+        known = self.divergences.get((replicas, message.first))
+        if known is not None and not known.names and known.step <= message.step:
+            known.names = check.names()
+
+    def tick(self, complete: int, world: int, now_s: float) -> None:
+        """Compare what is all there: ``complete`` is the last step all ranks told of, ``world`` how
+        many ranks there are."""
+        for key, check in list(self.pending.items()):
+            told = len(check.totals)
+            expected = world if check.replicas == "world" else self._told.get(check.replicas, world)
+            late = now_s - check.heard_s >= PATIENCE_S
+            if told >= expected or (check.step <= complete and late) or check.step < complete - 2:
+                if len(self._told) < MAX_PARTS or check.replicas in self._told:
+                    self._told[check.replicas] = told
+                del self.pending[key]
+                self._compare(check)
+
+    def _compare(self, check: Check) -> None:
+        if len(check.totals) < 2:
+            return
+        self.checked_step = max(check.step, self.checked_step or 0)
+        key = (check.replicas, check.first)
+        classes = check.classes()
+        known = self.divergences.get(key)
+        if len(classes) == 1:
+            self.divergences.pop(key, None)
+        elif known is not None:
+            known.last_step = max(known.last_step, check.step)
+        elif len(self.divergences) < MAX_PARTS:
+            self.divergences[key] = Divergence(
+                step=check.step,
+                heard_s=check.heard_s,
+                last_step=check.step,
+                classes=classes,
+                altered={rank: names for rank, names in check.altered.items() if names},
+                names=check.names(),
+            )
+
+    def forget(self, rank: int) -> None:
+        for check in self.pending.values():
+            check.totals.pop(rank, None)
+
+    def dump(self) -> Any:
+        return msgspec.to_builtins(
+            {
+                "pending": list(self.pending.values()),
+                "divergences": [[*key, value] for key, value in self.divergences.items()],
+                "checked_step": self.checked_step,
+                "told": self._told,
+            },
+            str_keys=False,
+        )
+
+    def load(self, saved: Any) -> None:
+        checks = msgspec.convert(saved["pending"], list[Check])
+        if any(rank >= MAX_SIZE for check in checks for rank in check.totals):
+            raise ValueError("checksums of a rank beyond all")
+        self.pending = {(check.step, check.first, check.replicas): check for check in checks}
+        found = msgspec.convert(saved["divergences"], list[tuple[str, int, Divergence]])
+        self.divergences = {(replicas, first): one for replicas, first, one in found}
+        self.checked_step = msgspec.convert(saved["checked_step"], int | None)
+        self._told = msgspec.convert(saved["told"], dict[str, int])

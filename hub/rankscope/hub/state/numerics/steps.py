@@ -1,0 +1,60 @@
+"""What is told by comparing the ranks at one step that all of them have completed. Pure."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.hub.state.columns import Flags, Integers
+from rankscope.hub.state.numerics.columns import (
+    NO_FINGERPRINT,
+    SKIPPED,
+    UPDATED,
+    NumericColumns,
+)
+
+
+def lone_skips(columns: NumericColumns, step: int, among: Flags) -> list[int]:
+    """Ranks that made no update at ``step`` while others did."""
+    slot = columns.recent.slot(step)
+    if slot is None:
+        return []
+    updates = columns.updates[:, slot]
+    if not (updates[among] == UPDATED).any():
+        return []
+    return np.flatnonzero(among & (updates == SKIPPED)).tolist()
+
+
+def find_twins(columns: NumericColumns, step: int, among: Flags) -> None:
+    """Note for each rank whether another one had the same data at ``step`` as it had.
+
+    What is the same from step to step is made up (a benchmark), and where all ranks come in equal
+    parties the data are shared by design (they split the model): neither is a twin.
+    """
+    slot = columns.recent.slot(step)
+    if slot is None:
+        return
+    prints = columns.fingerprints[:, slot]
+    here = among & (prints != NO_FINGERPRINT)
+    before = columns.recent.slot(step - 1)
+    if before is not None:
+        here &= prints != columns.fingerprints[:, before]
+    twins = _twins(prints, here)
+    same = here & (twins >= 0) & (twins == columns.twin) & (columns.twin_steps > 0)
+    columns.twin_steps[:] = np.where(same, columns.twin_steps + 1, np.where(twins >= 0, 1, 0))
+    columns.twin_since[:] = np.where(same, columns.twin_since, step)
+    columns.twin[:] = twins
+
+
+def _twins(prints: NDArray[np.int32], here: Flags) -> Integers:
+    """The lowest rank with the same fingerprint, for ranks that share theirs; else -1."""
+    found: Integers = np.full(len(prints), -1, dtype=np.int64)
+    ranks = np.flatnonzero(here)
+    if ranks.size < 2:
+        return found
+    _, first, party, count = np.unique(
+        prints[ranks], return_index=True, return_inverse=True, return_counts=True
+    )
+    if len(count) > 1 and count[0] > 1 and (count == count[0]).all():
+        return found  # parties of equal size: tensor or pipeline parallel
+    shared = count[party] > 1
+    found[ranks[shared]] = ranks[first[party]][shared]
+    return found
