@@ -1,0 +1,55 @@
+"""What DDP does with gradients: when it reduces them, and in which type.
+
+Its communication hook's slot is left to the user. A hook of ours there would have to divide as the
+reducer does, which multiplies by 1/R what it copies into a bucket and divides what lies in it
+already: which of the two, a hook cannot see, and their last bits differ.
+"""
+
+import functools
+import weakref
+from typing import Any
+
+import torch
+
+from rankscope.agent.probes.gradients.accumulated import Accumulated
+
+CASTS = {"fp16": torch.float16, "bf16": torch.bfloat16}
+"""As torch's own hooks that cast say in their names, such as ``fp16_compress_hook``."""
+
+
+def settle(hooks: Accumulated, model: Any) -> None:
+    """Have ``hooks`` on ``model`` (a DDP wrapper, or called by one now) know of its wrapper."""
+    wrapper = wrapper_of(model)
+    if wrapper is None:
+        return
+    hooks.cast = functools.partial(cast_of, weakref.ref(wrapper))
+    own = {id(parameter) for parameter in model.parameters()}
+    # Without a bucket view DDP writes what was reduced over the gradients when backward ends, in a
+    # callback that its first hook orders. Ours was ordered before if each parameter is watched.
+    # In the first backward of a static graph DDP's callback is ordered before any gradient.
+    hooks.hasty_once = bool(getattr(wrapper, "static_graph", False))
+    hooks.hasty = any(
+        parameter.requires_grad and id(parameter) not in own for parameter in wrapper.parameters()
+    )
+
+
+def wrapper_of(model: Any) -> Any:
+    """The DDP wrapper that ``model`` is, is compiled from, or is being called by; None: none."""
+    kind: Any = torch.nn.parallel.DistributedDataParallel
+    inner = model.__dict__.get("_modules", {}).get("_orig_mod", model)
+    if isinstance(inner, kind):
+        return inner
+    return getattr(kind, "_active_ddp_module", None)
+
+
+def cast_of(wrapper: "weakref.ref[Any]") -> torch.dtype | None:
+    """What the gradients of this backward will be cast to before they are reduced, if known."""
+    found = wrapper()
+    if not getattr(found, "require_backward_grad_sync", True):
+        return None
+    for hook, _ in getattr(found, "_comm_hooks", ()):
+        name = getattr(hook, "__qualname__", "")
+        for word, dtype in CASTS.items():
+            if word in name:
+                return dtype
+    return None

@@ -1,0 +1,194 @@
+"""What was seen of this rank's own gradients in the step in work, and what is said of it.
+
+One for each process. Values of a CPU are worked out at once; those of a GPU when they have come off
+it (``late``), by the same rules, under the number of the step they are of.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import torch
+
+from rankscope.agent.probes.gradients import measure
+from rankscope.protocol.messages import ParameterNorm, Sign, Stage
+
+SUSPICIOUS: Final = 1e30
+"""A gradient's norm beyond which a sum over ranks may leave the range of fp32."""
+
+
+class Ledger:
+    """Norms by parameter; a parameter is an index into ``names``."""
+
+    def __init__(self, observer: Any) -> None:
+        self.observer = observer
+        self.names: list[str] = []
+        self.norms: dict[int, float] = {}
+        """Of the gradients of the step in work, as they were last seen in it."""
+        self.number = 0
+        """The note's number of the step that ``norms`` is of."""
+        self.last: tuple[int, dict[int, float]] = (0, {})
+        """The same of the last step in which there were gradients."""
+        self.suspicious = False
+        """Whether the reduced gradients of this step are to be looked at, one by one."""
+        self.scale: Callable[[], float | None] = lambda: None
+        self.bad: dict[int, int] = {}
+        """Parameters that are bad in the step in work, by the microbatch in which that was seen."""
+        self.bad_before: dict[int, int] = {}
+        self.kept: set[int] = set()
+        """Parameters whose gradient was bad before the step's first backward: never cleared."""
+        self._indices: dict[tuple[int, str], int] = {}
+        self._backwards = 0  # in the step in work
+
+    def index(self, owner: int, name: str) -> int:
+        """The parameter of this name of that model; the same one if it is known already."""
+        index = self._indices.setdefault((owner, name), len(self.names))
+        if index == len(self.names):
+            self.names.append(name)
+        return index
+
+    @property
+    def microbatch(self) -> int:
+        """The microbatch in work, from 1; by its backwards, where its forwards are not seen."""
+        return self.observer.microbatch or self._backwards
+
+    def begin(self) -> None:
+        """Gradients of a microbatch are about to come."""
+        number = self.observer.number
+        if number == self.number:
+            self._backwards += 1
+            return
+        self._backwards = 1
+        if self.norms:
+            self.last = (self.number, self.norms)
+        self.number, self.norms = number, {}
+        self.bad_before, self.bad = self.bad, {}
+        self.suspicious = False
+
+    def saw(
+        self,
+        indices: Sequence[int],
+        tensors: Sequence[torch.Tensor],
+        norms: Sequence[float],
+        cast: torch.dtype | None = None,
+    ) -> None:
+        """Gradients that are on the CPU, and their norms; ``cast`` is what they are reduced in."""
+        norms_sum = sum(norms)
+        limit = measure.LARGEST.get(cast, SUSPICIOUS) if cast is not None else SUSPICIOUS
+        if norms_sum < limit:  # false for NaN, too
+            self.norms.update(zip(indices, norms, strict=True))
+            return
+        for index, tensor, norm in zip(indices, tensors, norms, strict=True):
+            if norm < limit:
+                self.norms[index] = norm
+            else:
+                self.norms[index] = self._look(index, tensor, norm, cast)
+
+    def _look(
+        self, index: int, tensor: torch.Tensor, norm: float, cast: torch.dtype | None
+    ) -> float:
+        """Look closely at a gradient with a large or non-finite norm; returns its true norm."""
+        self.suspicious = True
+        found = None if math.isfinite(norm) else measure.bad(tensor)
+        if found is not None:
+            self._bad(index, found)
+            return math.nan if found.value == "nan" else math.inf
+        if math.isinf(norm):  # its squares left the range of fp32, it did not
+            norm = float(measure.norm(tensor))
+        if cast in measure.LARGEST:
+            magnitude = measure.largest(tensor)
+            if magnitude > measure.LARGEST[cast]:
+                self.cast(index, magnitude, cast)
+        return norm
+
+    def _bad(self, index: int, found: measure.Bad) -> None:
+        if index in self.bad:
+            return
+        microbatch = self.microbatch
+        self.bad[index] = microbatch
+        note = ""
+        if index in self.kept:
+            note = "so before this backward already: it was not cleared"
+        self.observer.signs.add(
+            Stage.GRADIENT,
+            self.names[index],
+            microbatch=microbatch,
+            value=found.value,
+            count=found.count,
+            note=note or self.scaler_note(),
+        )
+
+    def cast(self, index: int, magnitude: float, dtype: torch.dtype) -> None:
+        """A finite gradient that is not finite in ``dtype``, in which it is reduced."""
+        name = str(dtype).removeprefix("torch.")
+        note = f"largest {magnitude:.3g}, {name} ends at {measure.LARGEST[dtype]:.5g}"
+        self.observer.signs.add(
+            Stage.CAST,
+            self.names[index],
+            microbatch=self.microbatch,
+            value="inf",
+            note="; ".join(part for part in (note, self.scaler_note()) if part),
+        )
+
+    def scaler_note(self) -> str:
+        """``scaler`` where a gradient scaler is at work, which overflows in ordinary runs."""
+        return "scaler" if self.scale() is not None else ""
+
+    def end(self) -> None:
+        """The microbatch's gradients are all there."""
+        if not self.norms:
+            return
+        observer = self.observer
+        signs = observer.signs
+        signs.looked(Stage.GRADIENT)
+        norm = measure.total(tuple(self.norms.values()))
+        scale = self.scale()
+        if scale:
+            norm /= scale
+            observer.more["loss_scale"] = scale
+        observer.more["local_norm"] = norm
+        if signs.bad:
+            signs.publish()
+
+    # of the last step, for whoever asks
+
+    def by_trouble(self, limit: int, chars: int = 40_000) -> tuple[int, list[ParameterNorm], int]:
+        """(number of the step's note, norms, how many are left out), the worst first.
+
+        What is not finite comes first, then the largest. Any thread.
+        """
+        number, norms = (self.number, self.norms) if self.norms else self.last
+        rows = list(norms.items())
+        rows.sort(key=lambda row: -row[1] if math.isfinite(row[1]) else -math.inf)
+        told: list[ParameterNorm] = []
+        for index, norm in rows[:limit]:
+            name = self.names[index]
+            chars -= len(name) + 16
+            if chars < 0:
+                break
+            finite = math.isfinite(norm)
+            told.append(
+                ParameterNorm(name, norm if finite else None, "" if finite else measure.word(norm))
+            )
+        return number, told, len(rows) - len(told)
+
+
+def late_signs(
+    names: Sequence[str],
+    microbatch: int,
+    note: str,
+    values: Sequence[tuple[int, float]],
+    limit: int,
+) -> tuple[Sign, ...]:
+    """Signs of gradients that came off a GPU: (index, norm) of those that are not finite."""
+    told = values[:limit]
+    signs = [
+        Sign(Stage.GRADIENT, 0, microbatch, names[index], measure.word(norm), note=note)
+        for index, norm in told
+    ]
+    if len(values) > len(told) and signs:
+        last = signs[-1]
+        signs[-1] = Sign(
+            last.stage, 0, microbatch, last.name, last.value, 0, len(values) - len(told), note
+        )
+    return tuple(signs)

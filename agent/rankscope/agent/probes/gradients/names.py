@@ -1,0 +1,32 @@
+"""Parameters by the names that the user's model gives them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+WRAPPERS = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
+
+
+def clean(name: str, *, wrapped: bool = False) -> str:
+    """``name`` without what wrappers have put into it.
+
+    ``wrapped``: the model itself is a wrapper that calls the user's model ``module``.
+    """
+    parts = [part for part in name.split(".") if part not in WRAPPERS]
+    if wrapped and parts and parts[0] == "module":
+        parts = parts[1:]
+    return ".".join(parts)
+
+
+def is_wrapper(model: Any) -> bool:
+    """Whether ``model`` is a DDP or DataParallel wrapper, also inside a compiled module."""
+    inner = model.__dict__.get("_modules", {}).get("_orig_mod", model)
+    return any(
+        kind.__name__ in ("DistributedDataParallel", "DataParallel") for kind in type(inner).__mro__
+    )
+
+
+def named_parameters(model: Any) -> Iterator[tuple[str, Any]]:
+    """Each parameter once (a tied one by its first name), as the user's model names it."""
+    wrapped = is_wrapper(model)
+    for name, parameter in model.named_parameters():
+        yield clean(name, wrapped=wrapped), parameter

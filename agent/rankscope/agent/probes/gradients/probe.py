@@ -1,0 +1,160 @@
+"""The probe of gradients before reduction: decides where to stand, and keeps the ledger."""
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+
+import torch
+
+from rankscope.agent import events
+from rankscope.agent.probes.base import Probe
+from rankscope.agent.probes.facts import trainer_of
+from rankscope.agent.probes.gradients import ddp, measure
+from rankscope.agent.probes.gradients.accumulated import Accumulated
+from rankscope.agent.probes.gradients.late import Arrived, LateNorms
+from rankscope.agent.probes.gradients.ledger import Ledger, late_signs
+from rankscope.agent.probes.gradients.names import named_parameters
+from rankscope.agent.probes.gradients.scaler import Scalers
+from rankscope.agent.signs import MAX_NAMES
+from rankscope.protocol.messages import Stage
+
+LOOK_AGAIN: Final = 64
+"""Forwards after which a model is searched for parameters that it did not have before."""
+
+
+class Gradients(Probe):
+    name: ClassVar[str] = "gradients"
+    guarded: ClassVar[tuple[str, ...]] = ("on_forward",)
+
+    def __init__(self, observer: Any) -> None:
+        super().__init__(observer)
+        self.ledger = Ledger(observer)
+        self.late = LateNorms()
+        self.scalers = Scalers()
+        self.ledger.scale = self.scalers.scale
+        self.places: list[Place] = []
+        self._facts: dict[str, str] = {}
+        self._late_norms: dict[int, dict[int, float]] = {}
+
+    def install(self) -> None:
+        self.scalers.install()
+
+    def watch_model(self, model: Any, *, first: bool) -> None:
+        place = Place(self, model)
+        self.places.append(place)
+        hook = self.observer.guard(self, functools.partial(self.on_forward, place), anywhere=True)
+        place.removals.append(self.observer.calls.add(model, before=hook))
+
+    def uninstall(self) -> None:
+        for place in self.places:
+            place.remove()
+        self.places.clear()
+        self.scalers.uninstall()
+
+    def on_forward(self, place: "Place", now: float, model: Any, args: Any) -> None:
+        if torch.is_grad_enabled():
+            place.on_forward(model)
+
+    def say(self) -> None:
+        """What is covered has changed."""
+        self.observer.facts_changed = True
+
+    def read_facts(self) -> dict[str, str]:
+        """Where gradients are looked at, and what is not covered. For the hello; any thread."""
+        facts: dict[str, str] = {}
+        found = sorted({place.where for place in self.places if place.where})
+        if found:
+            facts["numerics"] = ", ".join(found)
+        missing = {name: why for place in self.places for name, why in place.not_covered().items()}
+        if missing:
+            told = "; ".join(f"{name} ({why})" for name, why in list(missing.items())[:8])
+            more = len(missing) - 8
+            facts["numerics_not_covered"] = told + (f"; and {more} more" if more > 0 else "")
+        return facts
+
+    # what comes late
+
+    def read_late(self) -> None:
+        """Note down what has come off a GPU meanwhile. On a thread that trains."""
+        for arrived in self.late.poll():
+            self._arrived(arrived)
+
+    def _arrived(self, arrived: Arrived) -> None:
+        number, microbatch, found = arrived
+        norms = self._late_norms.setdefault(number, {})
+        bad = [(index, norm) for index, norm in found if norm - norm != 0]
+        fresh = [(index, norm) for index, norm in bad if norms.get(index, 0.0) - 0.0 == 0.0]
+        norms.update(found)
+        now = time.monotonic()
+        note = self.observer.noted.append
+        if fresh:
+            signs = late_signs(
+                self.ledger.names, microbatch, self.ledger.scaler_note(), fresh, MAX_NAMES
+            )
+            note((events.SIGNS, now, number, signs, (Stage.GRADIENT,)))
+            self.observer.urgent()
+        if number < self.observer.number and not self.late.awaits(number):
+            total = measure.total(tuple(norms.values()))
+            note((events.LATE, now, number, {"local_norm": total}))
+            for old in [one for one in self._late_norms if one <= number]:
+                del self._late_norms[old]
+
+
+class Place:
+    """Where the gradients of one model are looked at. Holds neither it nor its parameters."""
+
+    def __init__(self, probe: Gradients, model: Any) -> None:
+        self.probe = probe
+        self.where = ""
+        self.removals: list[Callable[[], None]] = []
+        self.hooks: Accumulated | None = None
+        self._left_out: dict[str, str] = {}
+        self._forwards = 0
+
+    def remove(self) -> None:
+        for remove in self.removals:
+            remove()
+        self.removals.clear()
+        if self.hooks is not None:
+            self.hooks.remove()
+
+    def not_covered(self) -> dict[str, str]:
+        return self._left_out | (self.hooks.not_covered if self.hooks is not None else {})
+
+    def on_forward(self, model: Any) -> None:
+        """A training forward of ``model`` begins: wrappers and devices are final by now."""
+        if self._forwards % LOOK_AGAIN == 0:
+            self._look(model)
+        self._forwards += 1
+
+    def _look(self, model: Any) -> None:
+        trainer = trainer_of(model)
+        if self.hooks is None:
+            self.hooks = Accumulated(self.probe, self.probe.ledger)
+        where = "hooks on parameters"
+        if trainer == "ddp":
+            ddp.settle(self.hooks, model)
+        changed = self._place(model)
+        if where != self.where or changed:
+            self.where = where
+            self.probe.say()
+
+    def _place(self, model: Any) -> bool:
+        assert self.hooks is not None
+        changed = False
+        for name, parameter in named_parameters(model):
+            if not parameter.requires_grad or _has_ours(parameter) or name in self._left_out:
+                continue
+            if not self.hooks.place(id(model), name, parameter):
+                self._left_out[name] = "meta" if parameter.is_meta else "not a leaf"
+            changed = True
+        return changed
+
+
+def _has_ours(parameter: Any) -> bool:
+    hooks = parameter._post_accumulate_grad_hooks or {}
+    return any(
+        isinstance(getattr(getattr(hook, "func", None), "__self__", None), Accumulated)
+        for hook in hooks.values()
+    )

@@ -1,0 +1,288 @@
+"""Trains in many ways, each once without and once with observed gradients, on a few ranks.
+
+Prints one JSON line: rank, and for each way whether the weights are the same to the bit, the local
+norms of the steps, those that an onlooker computes, the signs and the faults.
+"""
+
+import hashlib
+import json
+import math
+import os
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import GradBucket
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
+    allreduce_hook,
+    fp16_compress_hook,
+)
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from rankscope.protocol.messages import Signs
+from support.observed import Observed, observed
+
+OPTIONS: dict[str, Any] = json.loads(sys.argv[1])
+STEPS = 4
+
+Way = Callable[["Run"], None]
+
+
+class Net(torch.nn.Module):
+    """``early`` has no gradient when ``uses_early`` is off."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token = torch.nn.Linear(8, 37)
+        self.early = torch.nn.Linear(37, 37)
+        self.blocks = torch.nn.ModuleList(torch.nn.Linear(37, 37) for _ in range(2))
+        self.head = torch.nn.Linear(37, 3)
+        self.uses_early = True
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.tanh(self.token(x))
+        if self.uses_early:
+            y = torch.tanh(self.early(y))
+        for block in self.blocks:
+            y = y + torch.tanh(block(y))
+        out: torch.Tensor = self.head(y)
+        return out
+
+
+class Run:
+    """One way of training, watched or not."""
+
+    def __init__(self, watched: bool, onlooker: bool = False) -> None:
+        self.watched = watched
+        self.onlooker = onlooker
+        self.rank = dist.get_rank()
+        self.seen: Observed | None = None
+        self.model: Any = None
+        self.expected: list[float] = []
+        """Norms of this rank's own gradients, computed apart by an onlooker."""
+        self._squares: dict[int, float] = {}
+
+    def look_on(self, model: Any) -> None:
+        def look(parameter: torch.Tensor) -> None:
+            assert parameter.grad is not None
+            self._squares[id(parameter)] = float(parameter.grad.double().norm() ** 2)
+
+        for parameter in model.parameters():
+            parameter.register_post_accumulate_grad_hook(look)
+
+    def stepped(self) -> None:
+        if self.onlooker:
+            self.expected.append(math.sqrt(sum(self._squares.values())))
+            self._squares.clear()
+
+    def train(
+        self,
+        model: Any,
+        *,
+        microbatches: int = 1,
+        to_none: bool = True,
+        spoil: Callable[[int, int, Any], None] | None = None,
+        dtype: torch.dtype = torch.float32,
+        clip: bool = False,
+        sync: Callable[[Any, bool], Any] | None = None,
+        late_hook: Callable[[Any], None] | None = None,
+        steps: int = STEPS,
+    ) -> None:
+        """``spoil(step, microbatch, model)`` is called before each forward."""
+        self.model = model
+        if self.onlooker:
+            self.look_on(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+        data = torch.Generator().manual_seed(100 + self.rank)
+        with observed((model, optimizer)) if self.watched else nullcontext() as seen:
+            self.seen = seen
+            for step in range(1, steps + 1):
+                if step == 2 and late_hook is not None:
+                    late_hook(model)
+                for microbatch in range(1, microbatches + 1):
+                    if spoil is not None:
+                        spoil(step, microbatch, model)
+                    last = microbatch == microbatches
+                    within = sync or (lambda m, last: nullcontext() if last else m.no_sync())
+                    with within(model, last) or nullcontext():
+                        x = torch.randn(5, 8, generator=data).to(dtype)
+                        (model(x).float().pow(2).mean() / microbatches).backward()
+                if clip:
+                    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                self.stepped()
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=to_none)
+            if seen is not None:
+                seen.read()
+
+
+def net(dtype: torch.dtype = torch.float32) -> Net:
+    torch.manual_seed(7)
+    return Net().to(dtype)
+
+
+def spoiler(rank: int, step: int, microbatch: int, value: float, name: str = "blocks.1.weight"):  # type: ignore[no-untyped-def]
+    """One number of one parameter's gradient becomes ``value``, on that rank."""
+
+    def spoil(at_step: int, at_microbatch: int, model: Any) -> None:
+        if (at_step, at_microbatch) != (step, microbatch) or rank not in (-1, dist.get_rank()):
+            return
+        bare = getattr(model, "module", model)
+        path, _, attribute = name.rpartition(".")
+        owner = bare.get_submodule(path)
+
+        def on_forward(module: Any, args: Any) -> None:
+            placing.remove()
+
+            def change(gradient: torch.Tensor) -> torch.Tensor:
+                handle.remove()
+                changed = gradient.clone()
+                changed.view(-1)[5] = value
+                return changed
+
+            handle = getattr(owner, attribute).register_hook(change)
+
+        placing = owner.register_forward_pre_hook(on_forward)
+
+    return spoil
+
+
+def sum_then_divide(state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+    work = dist.all_reduce(bucket.buffer(), async_op=True)
+    assert work is not None
+    return work.get_future().then(lambda f: f.value()[0].div_(dist.get_world_size()))
+
+
+WAYS: dict[str, Way] = {
+    "ddp": lambda run: run.train(DDP(net())),
+    "ddp view": lambda run: run.train(DDP(net(), gradient_as_bucket_view=True)),
+    "ddp view kept": lambda run: run.train(DDP(net(), gradient_as_bucket_view=True), to_none=False),
+    "ddp kept": lambda run: run.train(DDP(net()), to_none=False),
+    "ddp small buckets": lambda run: run.train(
+        DDP(net(), gradient_as_bucket_view=True, bucket_cap_mb=0.002)
+    ),
+    "ddp accumulates": lambda run: run.train(DDP(net()), microbatches=3),
+    "ddp view accumulates": lambda run: run.train(
+        DDP(net(), gradient_as_bucket_view=True), microbatches=3
+    ),
+    "ddp view kept accumulates": lambda run: run.train(
+        DDP(net(), gradient_as_bucket_view=True), microbatches=3, to_none=False
+    ),
+    "ddp bf16": lambda run: run.train(DDP(net(torch.bfloat16)), dtype=torch.bfloat16),
+    "ddp static": lambda run: run.train(DDP(net(), static_graph=True)),
+    "ddp static view": lambda run: run.train(
+        DDP(net(), static_graph=True, gradient_as_bucket_view=True)
+    ),
+    "ddp unused": lambda run: run.train(
+        DDP(net(), find_unused_parameters=True),
+        spoil=lambda step, _, model: setattr(model.module, "uses_early", step % 2 == 1),
+    ),
+    "ddp clip": lambda run: run.train(DDP(net()), clip=True),
+    "ddp fp16 hook": lambda run: run.train(
+        DDP(net()), late_hook=lambda model: model.register_comm_hook(None, fp16_compress_hook)
+    ),
+    "ddp stock hook": lambda run: run.train(hooked(allreduce_hook)),
+    "ddp join": lambda run: joined(run),
+    "ddp inside": lambda run: inside(run),
+    "ddp nan": lambda run: run.train(
+        DDP(net(), gradient_as_bucket_view=True),
+        microbatches=3,
+        spoil=spoiler(1, 2, 2, float("nan")),
+    ),
+    "ddp inf": lambda run: run.train(DDP(net()), spoil=spoiler(0, 3, 1, float("-inf"))),
+    "ddp cast": lambda run: run.train(hooked(fp16_compress_hook), spoil=spoiler(1, 2, 1, 1e6)),
+    "ddp large": lambda run: run.train(DDP(net()), spoil=spoiler(1, 2, 1, 1e30)),
+    "ddp sum": lambda run: run.train(hooked(sum_then_divide), spoil=spoiler(-1, 2, 1, 3e38)),
+    "ddp sum clip": lambda run: run.train(
+        hooked(sum_then_divide), spoil=spoiler(-1, 2, 1, 3e38), clip=True
+    ),
+}
+
+
+def hooked(hook: Any) -> Any:
+    model = DDP(net())
+    model.register_comm_hook(None, hook)
+    return model
+
+
+def joined(run: Run) -> None:
+    """Rank 0 runs out of data after two steps."""
+    model = DDP(net())
+    with model.join():
+        run.train(model, steps=2 if run.rank == 0 else 4)
+
+
+def inside(run: Run) -> None:
+    """The model is watched, and its wrapper is what is called."""
+    model = net()
+    wrapper = DDP(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    data = torch.Generator().manual_seed(100 + run.rank)
+    run.model = wrapper
+    with observed((model, optimizer)) if run.watched else nullcontext() as seen:
+        run.seen = seen
+        for _ in range(STEPS):
+            wrapper(torch.randn(5, 8, generator=data)).pow(2).mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def digest(model: Any) -> str:
+    whole = hashlib.sha256()
+    for _, value in sorted(model.state_dict().items()):
+        local = value.to_local() if hasattr(value, "to_local") else value
+        whole.update(local.detach().contiguous().view(torch.uint8).numpy().tobytes())
+    return whole.hexdigest()
+
+
+def outcome(way: Way) -> dict[str, Any]:
+    plain, onlooker, watched = Run(False), Run(False, onlooker=True), Run(True)
+    way(plain)
+    way(onlooker)
+    way(watched)
+    assert watched.seen is not None
+    seen = watched.seen
+    signs = [fields for kind, fields in seen.urgent if kind is Signs]
+    return {
+        "equal": digest(plain.model) == digest(watched.model),
+        "weights": digest(watched.model),
+        "norms": [repr(record.local_norm) for record in seen.steps],
+        "expected": [repr(norm) for norm in onlooker.expected],
+        "scales": [record.loss_scale for record in seen.steps],
+        "signs": [
+            [
+                sign.stage.name,
+                sign.step,
+                sign.microbatch,
+                sign.name,
+                sign.value,
+                sign.count,
+                sign.others,
+                sign.note,
+            ]
+            for fields in signs
+            for sign in fields["signs"]
+        ],
+        "looked": [[stage.name for stage in fields["looked"]] for fields in signs],
+        "faults": [fields for kind, fields in seen.urgent if "error" in fields],
+        "facts": seen.observer.probes["gradients"].read_facts(),  # type: ignore[attr-defined]
+    }
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    wanted = OPTIONS.get("ways") or [way for way in WAYS if way.startswith(OPTIONS["prefix"])]
+    found = {name: outcome(WAYS[name]) for name in wanted}
+    print(json.dumps({"rank": dist.get_rank(), "ways": found}), flush=True)
+    dist.barrier()
+    os._exit(0)  # what gloo's threads do at the end is not what is tested
+
+
+if __name__ == "__main__":
+    main()
