@@ -10,6 +10,7 @@ from rankscope.hub.diagnose.duplicate_rank import duplicate_rank
 from rankscope.hub.diagnose.duplicate_seed import duplicate_seed
 from rankscope.hub.diagnose.environment_mismatch import environment_mismatch
 from rankscope.hub.diagnose.exception import exception
+from rankscope.hub.diagnose.hangs import hangs
 from rankscope.hub.diagnose.link_lost import link_lost
 from rankscope.hub.diagnose.rank_dead import rank_dead
 from rankscope.hub.diagnose.rank_stopped import rank_stopped
@@ -30,8 +31,9 @@ DIAGNOSES: tuple[Diagnosis, ...] = (
 
 
 def diagnose(state: RunState, now_s: float) -> list[Finding]:
-    """All that is wrong at ``now_s``, in the order of the registry."""
-    return [finding for kind in DIAGNOSES for finding in kind(state, now_s)]
+    """All that is wrong at ``now_s``, in the order of the registry; hangs with it in mind."""
+    known = [finding for kind in DIAGNOSES for finding in kind(state, now_s)]
+    return hangs(state, known, now_s)
 
 
 def gravest(findings: list[Finding]) -> Finding | None:

@@ -21,6 +21,9 @@ class Progress:
         """Ranks whose loader has ended, and that have begun no other."""
         self.version = 0
         """Counts changes of any rank's statuses or groups."""
+        self.derived: dict[str, tuple[Any, Any]] = {}
+        """What was made of it, with what it was made from: not saved, made again when that
+        changes."""
 
     def beat(self, beat: m.Beat, received_s: float) -> None:
         rank = beat.rank

@@ -1,0 +1,82 @@
+"""``gil-held``: a rank says nothing, its process lives, and a thread of it keeps the GIL."""
+
+import numpy as np
+
+from rankscope.hub.diagnose.hang.scene import TROUBLE_S, critical_s
+from rankscope.hub.diagnose.hang.words import frames_text
+from rankscope.hub.diagnose.text import at_text, phase_of, ranks_text, step_in_work
+from rankscope.hub.diagnose.waiting import not_advancing
+from rankscope.hub.inquiries import FOREIGN_STACKS
+from rankscope.hub.liveness import live, sentinel_link, silence_s
+from rankscope.hub.state import RunState
+from rankscope.hub.state.ranks import ALIVE
+from rankscope.protocol.shapes import Finding
+
+SILENT_S = 0.8
+"""An agent speaks every 0.5 s."""
+
+MAX_ASKED = 8
+
+
+def gil_held(state: RunState, now_s: float) -> list[Finding]:
+    """All ranks that are read from outside to hold their GIL, in one finding."""
+    silent = _silent(state, now_s)
+    if not silent:
+        return []
+    ranks = state.ranks
+    held = []
+    for rank in silent[:MAX_ASKED]:
+        state.inquiries.want(rank, FOREIGN_STACKS)
+        note = state.stacks.outside.get(rank)
+        if note is not None and note.at_s >= ranks.heard_s.item(rank) and note.gil_holder():
+            held.append(rank)
+    if not held:
+        return []
+    first = held[0]
+    note = state.stacks.outside[first]
+    age_s = now_s - float(np.max(ranks.heard_s[held]))
+    where: dict[str, str | int] = {"phase": phase_of(state, first)}
+    if note.source:
+        where["source"] = note.source
+    holds = "holds" if len(held) == 1 else "hold"
+    at = f": at {note.source}" if note.source else ""
+    return [
+        Finding(
+            kind="gil-held",
+            severity="critical" if age_s >= critical_s(state) else "info",
+            ranks=held,
+            victims=not_advancing(state, now_s, held),
+            step=step_in_work(state, first),
+            since_s=age_s,
+            headline=f"{ranks_text(held)} {holds} the GIL and {'is' if len(held) == 1 else 'are'} "
+            f"mute {at_text(state, first)}{at}",
+            evidence=[
+                f"sentinel on {state.host(rank)}: pid {ranks.pid.item(rank)} is alive and "
+                + ("uses CPU time" if ranks.cpu_busy[rank] else "uses no CPU time")
+                + f"; stack from outside: {frames_text(state, state.stacks.outside[rank])}"
+                for rank in held[:4]
+            ],
+            next=f"see its native stack: rankscope stacks --rank {first}",
+            where=where,
+        )
+    ]
+
+
+def _silent(state: RunState, now_s: float) -> list[int]:
+    """Ranks that are silent and alive while all who speak wait."""
+    alive = live(state)
+    size = len(alive)
+    ranks = state.ranks
+    silence = silence_s(state, now_s)
+    silent = alive & (silence > SILENT_S) & (ranks.process[:size] == ALIVE)
+    if not silent.any():
+        return []
+    speaking = alive & ~silent
+    moved_s = np.fmax(ranks.moved_s[:size], state.progress.moved_s[:size])
+    if (now_s - moved_s[speaking] < TROUBLE_S).any():
+        return []  # the others go on, so it goes on too
+    return [
+        rank
+        for rank in np.flatnonzero(silent).tolist()
+        if sentinel_link(state.nodes.by_host.get(state.host(rank)), now_s) == "up"
+    ]

@@ -1,0 +1,1 @@
+"""What the verdicts about hangs have in common."""

@@ -1,0 +1,221 @@
+"""The first collective of a group in which its ranks differ, and which of them are wrong. Pure.
+
+Equal sequences say nothing. Where they differ, most ranks are right against few; two camps of one
+size are judged by what each of them did in the steps before; and where that tells nothing, it is
+said so. What differs in every step alike, such as uneven splits, is no error.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rankscope.hub.diagnose.hang.history import expected
+from rankscope.hub.diagnose.hang.table import GroupRows, label
+from rankscope.hub.diagnose.text import ranks_text
+from rankscope.hub.state import RunState
+from rankscope.hub.state.operations import UNKNOWN, Signature, Window
+
+SIZES_MAY_DIFFER = (
+    *("gather", "scatter", "alltoall", "alltoall_base", "all_to_all", "coalesced", "_gather_base"),
+)
+"""Operations in which ranks pass different sizes by design."""
+
+MAX_BEYOND = 8
+"""Numbers looked at beyond the last one that all ranks have told."""
+
+MAX_LINES = 4
+MAX_SEQUENCES = 64
+"""Distinct sequences that are compared in full."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Members that did something else in collective ``seq`` of ``group``."""
+
+    group: GroupRows
+    seq: int
+    ranks: list[int]
+    """Who is wrong."""
+    others: list[int]
+    odd: Signature
+    usual: Signature | None
+    """What the others did; None when that is known from the ranks' own past alone."""
+    why: str
+    """How it is known who is wrong; or that it is not."""
+    at_s: float
+    """When the last of them called it, as far as is known."""
+
+    def source(self, state: RunState, rank: int) -> str:
+        return state.operations.source_at(rank, self.group.name, self.seq)
+
+    def lines(self, state: RunState) -> list[str]:
+        """Who did what, and how it is known who is wrong."""
+        lines = []
+        for ranks, signature in ((self.ranks, self.odd), (self.others, self.usual)):
+            if signature is not None and ranks:
+                source = next(filter(None, (self.source(state, rank) for rank in ranks[:64])), "")
+                called = f", called at {source}" if source else ""
+                lines.append(
+                    f"#{self.seq} of {label(self.group.name, self.group.description)} on "
+                    f"{ranks_text(ranks)}: {signature.text()}{called}"
+                )
+        return [*lines, self.why]
+
+
+Windows = list[tuple[int, Window]]
+
+
+def first_difference(state: RunState, group: GroupRows) -> Difference | None:
+    """The first number at which members of the group differ and should not."""
+    known = state.progress.derived.get(f"difference {group.name}")
+    version = (state.operations.version, state.progress.version)
+    if known is not None and known[0] == version:
+        found: Difference | None = known[1]
+        return found
+    found = _find(state, group)
+    state.progress.derived[f"difference {group.name}"] = (version, found)
+    return found
+
+
+def _find(state: RunState, group: GroupRows) -> Difference | None:
+    windows: Windows = []
+    for rank in group.ranks.tolist():
+        window = state.operations.window(rank, group.name)
+        if window is not None and window.signatures:
+            windows.append((rank, window))
+    if len(windows) < 2:
+        return None
+    for seq in _candidates(windows):
+        camps: dict[int, list[int]] = {}
+        for rank, window in windows:
+            index = window.at(seq)
+            if index != UNKNOWN:
+                camps.setdefault(index, []).append(rank)
+        if len(camps) > 1:
+            found = _judge(state, group, seq, camps)
+            if found is not None:
+                return found
+    return None
+
+
+def _candidates(windows: Windows) -> Iterable[int]:
+    """Numbers at which some may differ, ascending."""
+    low = max(window.first for _, window in windows)
+    high = min(window.end for _, window in windows)
+    distinct: set[tuple[int, ...]] = set()
+    for _, window in windows:
+        distinct.add(tuple(window.signatures[low - window.first : high - window.first]))
+        if len(distinct) > MAX_SEQUENCES:
+            break
+    if len(distinct) > 1:
+        columns = zip(*distinct, strict=False)
+        for seq, column in enumerate(columns, start=low):
+            if len(set(column) - {UNKNOWN}) > 1:
+                yield seq
+    most = max(window.end for _, window in windows)
+    yield from range(max(low, high), min(most, max(low, high) + MAX_BEYOND))
+
+
+def _judge(
+    state: RunState, group: GroupRows, seq: int, camps: dict[int, list[int]]
+) -> Difference | None:
+    values = state.operations.signatures.values
+    usual = {index: _as_usual(state, group, seq, index, ranks) for index, ranks in camps.items()}
+    if all(usual.values()):
+        return None  # so it is in every step
+    names = {values[index].operation for index in camps}
+    if len(names) == 1 and names.issubset(SIZES_MAY_DIFFER):
+        return None
+    normal, why = _normal(group, camps, usual)
+    if normal is None:
+        return None
+    ranks = sorted(rank for index, camp in camps.items() if index != normal for rank in camp)
+    odd = next(index for index in camps if index != normal)
+    called_s = [
+        window.called_s
+        for rank in (*ranks, *camps[normal])
+        if (window := state.operations.window(rank, group.name)) and window.end == seq + 1
+    ]
+    return Difference(
+        group=group,
+        seq=seq,
+        ranks=ranks,
+        others=sorted(camps[normal]),
+        odd=values[odd],
+        usual=values[normal],
+        why=why,
+        at_s=max(called_s, default=0.0),
+    )
+
+
+def _as_usual(
+    state: RunState, group: GroupRows, seq: int, index: int, ranks: Sequence[int]
+) -> bool | None:
+    """Whether a rank of this camp did what came next in its steps before; None: it is not known."""
+    window = state.operations.window(ranks[0], group.name)
+    assert window is not None
+    guess = expected(window.signatures[: seq - window.first])
+    return None if guess == UNKNOWN else guess == index
+
+
+def _normal(
+    group: GroupRows, camps: dict[int, list[int]], usual: dict[int, bool | None]
+) -> tuple[int | None, str]:
+    """The camp that is right, and how that is known."""
+    largest = max(camps.values(), key=len)
+    total = sum(len(camp) for camp in camps.values())
+    index = next(index for index, camp in camps.items() if camp is largest)
+    if 2 * len(largest) > total:
+        return index, f"{len(largest)} of {total} ranks agree"
+    as_before = [index for index, known in usual.items() if known]
+    if len(as_before) == 1:
+        others = [rank for index, camp in camps.items() if index != as_before[0] for rank in camp]
+        does = "does" if len(camps[as_before[0]]) == 1 else "do"
+        return as_before[0], (
+            f"{ranks_text(sorted(camps[as_before[0]]))} {does} what came next in the steps before, "
+            f"{ranks_text(sorted(others))} {'does' if len(others) == 1 else 'do'} not"
+        )
+    # Nothing tells. The group's first rank is taken for the measure, as a convention.
+    first = min(min(camp) for camp in camps.values())
+    index = next(index for index, camp in camps.items() if first in camp)
+    others = sorted(rank for key, camp in camps.items() if key != index for rank in camp)
+    return index, (
+        f"which of them is right cannot be known from {total} ranks: {ranks_text(others)} "
+        f"differ{'s' if len(others) == 1 else ''} from rank {first}, and neither did so before"
+    )
+
+
+def by_own_past(state: RunState, group: GroupRows, failed: Iterable[int]) -> Difference | None:
+    """A rank whose newest collective is not what came next in its steps before.
+
+    For a group that broke down (``failed`` members), of which the others told nothing to compare.
+    """
+    suspects = []
+    ends = []
+    for rank in group.ranks.tolist()[:MAX_SEQUENCES]:
+        window = state.operations.window(rank, group.name)
+        if window is None or not window.signatures or window.signatures[-1] == UNKNOWN:
+            continue
+        ends.append(window.end)
+        *before, newest = window.signatures
+        guess = expected(before)
+        unheard = guess != UNKNOWN and newest not in before
+        if unheard and rank not in state.progress.expecting:
+            suspects.append((rank, window, guess))
+    if len(suspects) != 1:
+        return None
+    rank, window, guess = suspects[0]
+    if sum(end >= window.end for end in ends) > 1:
+        return None  # another one told of it, and it was the same
+    values = state.operations.signatures.values
+    others = [other for other in group.ranks.tolist() if other != rank]
+    return Difference(
+        group=group,
+        seq=window.end - 1,
+        ranks=[rank],
+        others=others,
+        odd=values[window.signatures[-1]],
+        usual=values[guess],
+        why=f"{ranks_text(sorted(failed))} failed in it; in the steps before, rank {rank} did "
+        f"{values[guess].text()} there",
+        at_s=window.called_s,
+    )

@@ -1,0 +1,188 @@
+"""Who waits in which collective, and for whom: what all verdicts about hangs start from. Pure.
+
+A rank *waits* when it has entered a collective that is not complete, and nothing on it has moved
+for a while. It waits for the members that have not entered that collective. Following this leads
+to ranks that are somewhere else (they hold up the others), to a collective that all have entered
+(it is a different one on some of them, or the fabric is stuck), or round in a circle.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rankscope.hub.diagnose.hang.table import GroupRows, table
+from rankscope.hub.liveness import live, silence_s
+from rankscope.hub.stall import has_stepped
+from rankscope.hub.state import RunState
+from rankscope.hub.state.columns import Flags, Floats, Integers
+
+TROUBLE_S = 0.4
+"""What moved within this time is not looked at."""
+
+LATE_S = 0.7
+LATE_STEPS = 3.0
+"""A rank is late after this long, or so many of its steps."""
+
+CRITICAL_S = 2.0
+CRITICAL_STEPS = 5.0
+"""It is a hang after this long, or so many times the longest step since warm-up."""
+
+FRESH_S = 1.0
+"""An agent speaks twice a second: of one that was heard within this time it is known where it
+is."""
+
+MAX_NEEDS = 8
+"""Different collectives of one group that ranks wait in at once, of which is told."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Ranks that wait in collective ``seq`` of ``group``, and members that have not entered it."""
+
+    group: GroupRows
+    seq: int
+    waiting: list[int]
+    missing: list[int]
+
+
+@dataclass
+class Scene:
+    """One moment of a run in which something does not move."""
+
+    state: RunState
+    now_s: float
+    live: Flags
+    idle_s: Floats
+    """How long nothing on the rank has moved, shape (size,)."""
+    silent_s: Floats
+    late_s: float
+    critical_s: float
+    groups: list[GroupRows]
+    waits: list[Wait]
+    waiting: set[int]
+    """Ranks in any of ``waits``."""
+    explained: set[int] = field(default_factory=set)
+    """Ranks of which an earlier verdict tells."""
+
+    def held_up(self) -> list[tuple[Wait, list[int]]]:
+        """The waits that end at ranks which are somewhere else, and those ranks."""
+        found = []
+        for wait in self.waits:
+            elsewhere = [rank for rank in wait.missing if rank not in self.waiting]
+            if elsewhere:
+                found.append((wait, elsewhere))
+        return found
+
+    def all_entered(self) -> list[Wait]:
+        """The waits in collectives that nobody is missing from."""
+        return [wait for wait in self.waits if not wait.missing]
+
+    def circular(self) -> list[Wait]:
+        """The waits from which every way leads round in a circle."""
+        unexplained = []
+        open_ = {id(wait): wait for wait in self.waits}
+        # Whatever leads to a rank that is elsewhere, or to a collective all have entered, goes.
+        ending = [
+            wait
+            for wait in self.waits
+            if not wait.missing or any(rank not in self.waiting for rank in wait.missing)
+        ]
+        while ending:
+            for wait in ending:
+                open_.pop(id(wait), None)
+            stuck = {rank for wait in open_.values() for rank in wait.waiting}
+            ending = [
+                wait for wait in open_.values() if any(rank not in stuck for rank in wait.missing)
+            ]
+        unexplained.extend(open_.values())
+        return unexplained
+
+    def age_s(self, culprits: list[int], waiting: list[int]) -> float:
+        """How long the first of ``waiting`` has waited for ``culprits``, none of which moved."""
+        ages = [
+            self.now_s - self.state.ranks.goodbye_s.item(rank)
+            for rank in culprits
+            if not self.live[rank]
+        ]
+        still = [rank for rank in culprits if self.live[rank]]
+        if still:
+            ages.append(float(np.min(self.idle_s[still])))
+        if waiting:
+            ages.append(float(np.max(self.idle_s[waiting])))
+        return max(0.0, min(ages)) if ages else 0.0
+
+    def heard_lately(self, rank: int) -> bool:
+        return bool(self.silent_s[rank] <= FRESH_S)
+
+
+def look(state: RunState, now_s: float) -> Scene | None:
+    """What does not move; None while everything does."""
+    alive = live(state)
+    size = len(alive)
+    if not alive.any():
+        return None
+    ranks = state.ranks
+    moved_s = np.fmax(ranks.moved_s[:size], state.progress.moved_s[:size])
+    moved_s = np.fmax(moved_s, ranks.excused_s[:size])
+    # What moved while the hub was away is not known yet.
+    idle_s: Floats = np.minimum(now_s - moved_s, now_s - state.away_until_s)
+    still: Flags = alive & (idle_s >= TROUBLE_S)
+    if not still.any():
+        return None
+    groups = table(state)
+    waits = _waits(groups, still, size)
+    return Scene(
+        state=state,
+        now_s=now_s,
+        live=alive,
+        idle_s=idle_s,
+        silent_s=silence_s(state, now_s),
+        late_s=late_s(state),
+        critical_s=critical_s(state),
+        groups=groups,
+        waits=waits,
+        waiting={rank for wait in waits for rank in wait.waiting},
+    )
+
+
+def late_s(state: RunState) -> float:
+    """After how long a rank is late: seconds, by the pace of the run."""
+    steps = state.ranks.step_s[: state.size()]
+    steps = steps[~np.isnan(steps)]
+    return max(LATE_S, LATE_STEPS * float(np.median(steps))) if steps.size else LATE_S
+
+
+def critical_s(state: RunState) -> float:
+    """After how long it is a hang: seconds, by the longest step since warm-up."""
+    longest_s = state.ranks.longest_step_s
+    if not (longest_s > 0).any():
+        longest_s = state.ranks.first_step_s
+    return max(CRITICAL_S, CRITICAL_STEPS * float(np.nanmax(longest_s, initial=0.0)))
+
+
+def warmed_up(state: RunState) -> bool:
+    """Before the first step is complete, long is normal (compilation, imports, cold caches)."""
+    return has_stepped(state)
+
+
+def _waits(groups: list[GroupRows], still: Flags, size: int) -> list[Wait]:
+    waits = []
+    for group in groups:
+        inside = group.ranks < size
+        pending = group.entered > group.completed
+        waiting: Flags = pending & inside
+        waiting[inside] &= still[group.ranks[inside]]
+        if not waiting.any():
+            continue
+        needs: Integers = np.unique(group.completed[waiting]) + 1
+        for seq in needs[:MAX_NEEDS].tolist():
+            here = waiting & (group.completed == seq - 1)
+            waits.append(
+                Wait(
+                    group,
+                    seq,
+                    group.ranks[here].tolist(),
+                    group.ranks[group.entered < seq].tolist(),
+                )
+            )
+    return waits

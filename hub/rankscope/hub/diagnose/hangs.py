@@ -1,0 +1,97 @@
+"""Why a run does not move: the kinds of finding that rest on progress, in order. Pure.
+
+What ranks say of themselves and what their sentinels see comes first (``known``): a hang that it
+explains is no finding of its own. Then who held its interpreter, who did something else, whose data
+was over, who is somewhere else, who waits in a circle, and only then the fabric.
+"""
+
+from rankscope.hub.diagnose.collective_mismatch import (
+    collective_mismatch,
+    difference,
+    want_evidence,
+)
+from rankscope.hub.diagnose.collective_stuck import collective_stuck
+from rankscope.hub.diagnose.gil_held import gil_held
+from rankscope.hub.diagnose.group_deadlock import group_deadlock
+from rankscope.hub.diagnose.hang.broken import failed_ranks
+from rankscope.hub.diagnose.hang.scene import Scene, look
+from rankscope.hub.diagnose.hang.table import table
+from rankscope.hub.diagnose.loader_stalled import loader_stalled
+from rankscope.hub.diagnose.missing_collective import missing_collective
+from rankscope.hub.diagnose.uneven_data import uneven_data
+from rankscope.hub.inquiries import FOREIGN_STACKS, OPERATIONS, STACKS
+from rankscope.hub.state import RunState
+from rankscope.protocol.shapes import Finding
+
+MAX_SUSPECTS = 16
+MAX_SAMPLE = 8
+"""Ranks that wait are alike: a few of them are asked."""
+
+HELD_BACK_S = 0.8
+"""How long an end that a collective may have brought about is kept back, until the ranks have told
+what they did."""
+
+
+def hangs(state: RunState, known: list[Finding], now_s: float) -> list[Finding]:
+    """``known`` without what is a consequence, and the verdicts about what does not move."""
+    scene = look(state, now_s)
+    differs = difference(state, scene)
+    if differs is not None:
+        known = [finding for finding in known if not _consequence(state, finding)]
+    else:
+        known = [finding for finding in known if not _too_early(state, finding)]
+    if scene is not None:
+        _ask(scene)
+    gil = gil_held(state, now_s)
+    if gil:
+        mute = {rank for finding in gil for rank in finding.ranks}
+        known = [f for f in known if f.kind != "link-lost" or not mute.issuperset(f.ranks)]
+    if gil or any(f.severity == "critical" and f.kind in EXPLAIN for f in known):
+        return [*known, *gil]
+    if scene is not None:
+        data = uneven_data(scene, differs)
+        if data:
+            return [*known, *data]
+    mismatch = collective_mismatch(state, scene, differs, now_s)
+    if mismatch or scene is None:
+        return [*known, *mismatch]
+    for kinds in ((group_deadlock,), (loader_stalled, missing_collective), (collective_stuck,)):
+        found = [finding for kind in kinds for finding in kind(scene)]
+        if found:
+            return [*known, *found]
+    return known
+
+
+EXPLAIN = ("rank-dead", "rank-stopped", "link-lost", "exception")
+"""Kinds that explain why the others wait."""
+
+
+def _consequence(state: RunState, finding: Finding) -> bool:
+    """Whether collectives that did not match may have brought this about."""
+    if finding.kind not in ("exception", "rank-dead"):
+        return False
+    failed = set(failed_ranks(state))
+    named = finding.ranks or finding.victims
+    return bool(named) and failed.issuperset(named)
+
+
+def _too_early(state: RunState, finding: Finding) -> bool:
+    """Whether the ranks may still tell that it is a consequence."""
+    if finding.since_s >= HELD_BACK_S or not _consequence(state, finding):
+        return False
+    named = finding.ranks or finding.victims
+    return any(rank in group.where for group in table(state) for rank in named)
+
+
+def _ask(scene: Scene) -> None:
+    """What would help: the stacks of those who are elsewhere, the collectives of those who wait."""
+    inquiries = scene.state.inquiries
+    suspects = sorted({rank for _, elsewhere in scene.held_up() for rank in elsewhere})
+    for rank in suspects[:MAX_SUSPECTS]:
+        if scene.live[rank] and scene.heard_lately(rank):
+            inquiries.want(rank, STACKS, OPERATIONS)
+        else:
+            inquiries.want(rank, FOREIGN_STACKS)
+    for wait in scene.waits[:MAX_SAMPLE]:
+        inquiries.want_all(wait.waiting[:MAX_SAMPLE], STACKS)
+    want_evidence(scene.state, scene)
