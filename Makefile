@@ -28,7 +28,7 @@ lint: install
 	$(VENV)/bin/mypy
 
 test: lint
-	$(VENV)/bin/python -m pytest
+	$(VENV)/bin/python -m pytest --numprocesses 2 --dist loadfile
 
 format: install
 	$(VENV)/bin/ruff check --fix .

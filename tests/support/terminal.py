@@ -55,6 +55,9 @@ CLEAN = {
 }
 """The private modes a program must leave behind, by number."""
 
+FIXED = ("LC_", "NO_COLOR", "COLUMNS", "LINES")
+"""Variables that would decide what is seen here instead of the terminal itself."""
+
 
 class Terminal:
     """``command`` on a pty of ``columns`` × ``rows``. Use as a context manager.
@@ -78,7 +81,7 @@ class Terminal:
         self._held = b""
         self.raw = bytearray()
         environment = {"TERM": "xterm-256color", "LANG": "C.UTF-8"}
-        base = {k: v for k, v in os.environ.items() if not k.startswith(("LC_", "NO_COLOR"))}
+        base = {k: v for k, v in os.environ.items() if not k.startswith(FIXED)}
         self.started_s = time.monotonic()
         self.process = subprocess.Popen(
             ["/bin/sh", "-c", START, "sh", os.ttyname(self._slave), *command],
