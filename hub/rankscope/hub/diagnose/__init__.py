@@ -6,14 +6,19 @@ evidence come later.
 
 from collections.abc import Callable
 
+from rankscope.hub.diagnose.duplicate_data import duplicate_data
 from rankscope.hub.diagnose.duplicate_rank import duplicate_rank
 from rankscope.hub.diagnose.duplicate_seed import duplicate_seed
 from rankscope.hub.diagnose.environment_mismatch import environment_mismatch
 from rankscope.hub.diagnose.exception import exception
+from rankscope.hub.diagnose.gradient_outlier import gradient_outlier
 from rankscope.hub.diagnose.hangs import hangs
 from rankscope.hub.diagnose.link_lost import link_lost
+from rankscope.hub.diagnose.nonfinite import nonfinite
 from rankscope.hub.diagnose.rank_dead import rank_dead
 from rankscope.hub.diagnose.rank_stopped import rank_stopped
+from rankscope.hub.diagnose.replica_divergence import replica_divergence
+from rankscope.hub.diagnose.silent_skip import silent_skip
 from rankscope.hub.state import RunState
 from rankscope.protocol.shapes import SEVERITIES, Finding
 
@@ -25,6 +30,11 @@ DIAGNOSES: tuple[Diagnosis, ...] = (
     link_lost,
     exception,
     duplicate_rank,
+    nonfinite,
+    gradient_outlier,
+    replica_divergence,
+    silent_skip,
+    duplicate_data,
     environment_mismatch,
     duplicate_seed,
 )

@@ -1,0 +1,107 @@
+"""``nonfinite-…``: the first number that was not finite, told apart from all that it infected."""
+
+import math
+
+import numpy as np
+
+from rankscope.hub.diagnose.nonfinite import evidence as lines
+from rankscope.hub.diagnose.nonfinite.origin import Origin, origins
+from rankscope.hub.diagnose.nonfinite.sentences import first, headline, next_step
+from rankscope.hub.liveness import live
+from rankscope.hub.state import RunState
+from rankscope.hub.state.numerics.episodes import Episode
+from rankscope.hub.state.numerics.logs import INF, UNKNOWN, decoded
+from rankscope.protocol.messages import Stage
+from rankscope.protocol.shapes import Finding
+
+PATIENCE_S = 3.0
+"""The ranks tell the rest of a step within this time, also when the step does not end."""
+
+BACKOFF_STEPS = 20
+"""A gradient scaler that starts at 2^16 is at 1 after sixteen steps: beyond, it is no back-off."""
+
+
+def nonfinite(state: RunState, now_s: float) -> list[Finding]:
+    """What the open episode began with: one finding for each kind of beginning."""
+    episodes = state.numerics.episodes
+    found = []
+    if episodes.current is not None and _told(state, episodes.current, now_s):
+        found += _findings(state, episodes.current, now_s, by_scaler=False)
+    scaled = episodes.scaled
+    if scaled is not None and scaled.bad_steps >= BACKOFF_STEPS:
+        found += _findings(state, scaled, now_s, by_scaler=True)
+    return found
+
+
+def _told(state: RunState, episode: Episode, now_s: float) -> bool:
+    """Whether all that is to be known of the first bad step has been told, so that the verdict
+    will stand."""
+    if state.numerics.complete >= episode.first_step or now_s - episode.heard_s >= PATIENCE_S:
+        return True
+    here = episode.steps[episode.first_step]
+    # Nothing comes before an input; the rest may still be explained by an earlier stage.
+    return any(seen.has(Stage.INPUT) for seen in here.values()) or not live(state).any()
+
+
+def _findings(state: RunState, episode: Episode, now_s: float, *, by_scaler: bool) -> list[Finding]:
+    here = episode.steps[episode.first_step]
+    world = state.size()
+    norms = _norms(state, episode.first_step)
+    found = []
+    for origin in origins(here, norms, world, sharded=_sharded(state)):
+        step = max(1, episode.first_step - origin.steps_back)
+        evidence = [
+            *lines.places(origin, here),
+            *lines.finite(origin, here, norms),
+            *lines.consequences(origin, here),
+            *lines.unlooked(origin, here),
+            *(lines.scaled(episode) if by_scaler else ()),
+            *lines.duration(origin, episode, state.numerics.complete),
+        ]
+        found.append(
+            Finding(
+                kind=origin.kind,
+                severity="critical",
+                ranks=origin.ranks,
+                victims=sorted(episode.ranks() - set(origin.ranks)),
+                step=step,
+                since_s=max(0.0, now_s - episode.heard_s),
+                headline=headline(origin, step),
+                evidence=evidence,
+                next=next_step(origin, step),
+                where=_where(origin),
+            )
+        )
+    return found
+
+
+def _where(origin: Origin) -> dict[str, str | int]:
+    sign = first(origin)
+    where: dict[str, str | int] = {}
+    if sign.name and sign.stage == Stage.FORWARD:
+        where["module"] = sign.name
+    elif sign.name and sign.stage not in (Stage.INPUT, Stage.LOSS):
+        where["parameter"] = sign.name
+    if sign.microbatch and origin.ranks:
+        where["microbatch"] = sign.microbatch
+    return where
+
+
+def _sharded(state: RunState) -> bool:
+    """Whether the ranks hold parts of the same parameters (FSDP)."""
+    values = state.words.identities.values
+    index = state.ranks.identity[: state.size()]
+    return any(values[i].trainer.startswith("fsdp") for i in np.unique(index[index >= 0]).tolist())
+
+
+def _norms(state: RunState, step: int) -> dict[int, float]:
+    """The ranks' own gradient norms of ``step``, where told."""
+    codes = state.numerics.columns.norms_at(step)
+    if codes is None:
+        return {}
+    codes = codes[: state.size()]
+    told = np.flatnonzero(codes != UNKNOWN)
+    return {
+        rank: math.nan if code >= INF else decoded(code) or 0.0
+        for rank, code in zip(told.tolist(), codes[told].tolist(), strict=True)
+    }

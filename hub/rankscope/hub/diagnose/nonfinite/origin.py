@@ -1,0 +1,144 @@
+"""Where a number that is not finite came from: the first bad stage on the first rank. Pure.
+
+The order is causality's: a parameter that was bad before the step explains what its rank computes
+(and, where parameters are sharded, what every rank computes); then microbatch by microbatch the
+input, the modules, the loss, the gradient and its cast on each rank, which nothing of another rank
+can reach; then the reduction, which carries it to all; then the update.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rankscope.hub.state.numerics.episodes import RankSigns
+from rankscope.protocol.messages import Sign, Stage
+
+OWN = (Stage.INPUT, Stage.FORWARD, Stage.LOSS, Stage.GRADIENT, Stage.CAST)
+"""Stages that only this rank's own numbers reach, but for its parameters."""
+
+KINDS = {
+    Stage.INPUT: "nonfinite-input",
+    Stage.PARAMETER: "nonfinite-parameter",
+    Stage.FORWARD: "nonfinite-forward",
+    Stage.LOSS: "nonfinite-loss",
+    Stage.GRADIENT: "nonfinite-gradient",
+    Stage.CAST: "nonfinite-cast",
+    Stage.REDUCED: "nonfinite-reduction",
+    Stage.OPTIMIZER: "nonfinite-optimizer",
+    Stage.UPDATED: "nonfinite-optimizer",
+}
+
+
+@dataclass(frozen=True)
+class Origin:
+    """One kind of beginning, on one or several ranks. ``signs`` is the first one of each."""
+
+    kind: str
+    stage: Stage
+    ranks: list[int]
+    """Whom to name; empty when nobody is to blame."""
+    signs: dict[int, Sign]
+    steps_back: int = 0
+    """How many steps before the one in which it was seen it must have happened."""
+    unseen: list[int] = field(default_factory=list)
+    """Ranks whose own gradient was not looked at, where that leaves the origin open."""
+
+
+def origins(
+    here: Mapping[int, RankSigns], norms: Mapping[int, float], world: int, *, sharded: bool
+) -> list[Origin]:
+    """Where it began, from what each rank saw in the first bad step.
+
+    ``norms`` are the ranks' own gradient norms in that step, where told; ``world`` is how many
+    ranks there are; ``sharded`` when the ranks hold parts of the same parameters.
+    """
+    began: dict[str, dict[int, Sign]] = {}
+    from_state = {rank: sign for rank, seen in here.items() if (sign := _spoilt_by_state(seen))}
+    parameters = {
+        rank: sign
+        for rank, seen in here.items()
+        if rank not in from_state and (sign := seen.first(Stage.PARAMETER))
+    }
+    if from_state:
+        return [Origin(KINDS[Stage.OPTIMIZER], Stage.OPTIMIZER, sorted(from_state), from_state, 1)]
+    if sharded and parameters:
+        return [_origin(parameters)]
+    own = {
+        rank: sign
+        for rank, seen in here.items()
+        if rank not in parameters and (sign := _first_own(seen))
+    }
+    for rank, sign in {**parameters, **_uninfected(own)}.items():
+        began.setdefault(KINDS[sign.stage], {})[rank] = sign
+    if began:
+        return sorted((_origin(signs) for signs in began.values()), key=_when)
+    return _after_reduction(here, norms, world)
+
+
+def _origin(signs: dict[int, Sign]) -> Origin:
+    stage = signs[min(signs)].stage
+    return Origin(KINDS[stage], stage, sorted(signs), signs)
+
+
+def _when(origin: Origin) -> tuple[int, float, int]:
+    return min(_key(sign) for sign in origin.signs.values())
+
+
+def _key(sign: Sign) -> tuple[int, float, int]:
+    """The order within a step: parameters, then by microbatch (those of none last) and stage."""
+    return (sign.stage != Stage.PARAMETER, sign.microbatch or math.inf, sign.stage)
+
+
+def _first_own(seen: RankSigns) -> Sign | None:
+    """The rank's first sign at a stage of its own; of equal ones the one it told first."""
+    found = [sign for sign in seen.signs if sign.stage in OWN]
+    return min(found, key=_key) if found else None
+
+
+def _uninfected(own: dict[int, Sign]) -> dict[int, Sign]:
+    """Without ranks that began in a later microbatch than the first.
+
+    A loop that reduces after each microbatch has the others' gradients in its own from then on. An
+    input is nobody else's doing.
+    """
+    first = min((sign.microbatch for sign in own.values() if sign.microbatch), default=0)
+    return {
+        rank: sign
+        for rank, sign in own.items()
+        if sign.microbatch in (0, first) or sign.stage == Stage.INPUT
+    }
+
+
+def _spoilt_by_state(seen: RankSigns) -> Sign | None:
+    """Of an optimizer's state that had spoilt its parameter before the step began: an update must
+    have done that, for a bad parameter reaches the state only by the next one."""
+    bad = {sign.name for sign in seen.at(Stage.PARAMETER)}
+    return next((sign for sign in seen.at(Stage.OPTIMIZER) if sign.name in bad), None)
+
+
+def _after_reduction(
+    here: Mapping[int, RankSigns], norms: Mapping[int, float], world: int
+) -> list[Origin]:
+    """No rank's own numbers were bad: the reduction or the update made it."""
+    unseen = [
+        rank
+        for rank in range(world)
+        if not math.isfinite(norms.get(rank, math.nan))
+        and not (rank in here and here[rank].looked_at(Stage.GRADIENT))
+    ]
+    for stages in ((Stage.REDUCED,), (Stage.OPTIMIZER,), (Stage.UPDATED,)):
+        signs = {rank: sign for rank, seen in here.items() if (sign := seen.first(*stages))}
+        if not signs:
+            continue
+        stage = stages[0]
+        nobody = stage == Stage.REDUCED or (stage == Stage.UPDATED and len(signs) > 1 and unseen)
+        return [
+            Origin(
+                KINDS[stage],
+                stage,
+                [] if nobody else sorted(signs),
+                signs,
+                unseen=unseen if stage != Stage.OPTIMIZER else [],
+            )
+        ]
+    return []
