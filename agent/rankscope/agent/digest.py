@@ -7,9 +7,12 @@ from typing import Any
 import msgspec
 
 from rankscope.agent import events as e
+from rankscope.agent.checks import Checks
 from rankscope.agent.clock.phases import Phases, StepTimes
+from rankscope.agent.clock.waits import Waits
 from rankscope.agent.events import Event, StepNote
 from rankscope.agent.outbox import Outbox
+from rankscope.agent.probes.numerics.batch import fingerprint
 from rankscope.protocol.messages import (
     Goodbye,
     LateValues,
@@ -36,10 +39,14 @@ class Digest:
     def __init__(self, phases: Phases, outbox: Outbox) -> None:
         self.phases = phases
         self.outbox = outbox
+        self.checks = Checks()
         self.boundary = False
         """Whether the loop calls ``end_step``."""
         self.completed = 0
         """Steps seen to end."""
+        self.data_over = False
+        """The loader that was read last has ended, and none was begun since."""
+        self._waits = Waits()
         self._costs: deque[float] = deque(maxlen=COST_STEPS)
         self._kernel_costs: deque[float] = deque(maxlen=COST_STEPS)
         self._spent_s = self._kernel_s = 0.0
@@ -49,13 +56,16 @@ class Digest:
         self._sharded = False
         begin, end = self._begin, self._end
         self._handlers: dict[int, Callable[[Event], None]] = {
-            e.BEGIN_DATA: begin(Phase.DATA),
+            e.BEGIN_DATA: self._begin_data,
+            e.DATA_OVER: self._data_is_over,
             e.END_DATA: end(Phase.DATA),
             e.BEGIN_FORWARD: self._forward,
             e.BEGIN_FURTHER_FORWARD: self._further_forward,
             e.END_FORWARD: end(Phase.FORWARD),
             e.BEGIN_BACKWARD: begin(Phase.BACKWARD),
-            e.END_BACKWARD: end(Phase.BACKWARD),
+            e.END_BACKWARD: self._end_backward,
+            e.COMPUTED: lambda event: self._waits.computed(event[1]),
+            e.WAITED: lambda event: self._waits.waited(self.phases.snapshot.phase, event[2]),
             e.BEGIN_OPTIMIZER: begin(Phase.OPTIMIZER),
             e.END_OPTIMIZER: end(Phase.OPTIMIZER),
             e.STEPPED: self._stepped,
@@ -65,6 +75,7 @@ class Digest:
             e.FAULT: self._fault,
             e.CLOSED: self._closed,
             e.SIGNS: self._signs,
+            e.CHECKSUMS: self._checksums,
         }
 
     def feed(self, events: Iterable[Event]) -> None:
@@ -80,6 +91,17 @@ class Digest:
 
     def _end(self, bracket: Phase) -> Callable[[Event], None]:
         return lambda event: self.phases.end(bracket, event[1])
+
+    def _begin_data(self, event: Event) -> None:
+        self.data_over = False
+        self.phases.begin(Phase.DATA, event[1])
+
+    def _data_is_over(self, event: Event) -> None:
+        self.data_over = True
+
+    def _end_backward(self, event: Event) -> None:
+        self._waits.backward_ended(event[1])
+        self.phases.end(Phase.BACKWARD, event[1])
 
     def _forward(self, event: Event) -> None:
         self.phases.begin(Phase.FORWARD, event[1], evaluates=not event[2])
@@ -117,7 +139,10 @@ class Digest:
                 grad_norm, sharded = known.grad_norm, known.grad_norm_sharded
         # A step without a norm says nothing new about whether it is of a shard.
         self._sharded = sharded = self._sharded if sharded is None else sharded
+        waited_s = self._waits.take()
         more = note.more or {}
+        if "fingerprint" in more:
+            more["fingerprint"] = fingerprint(more["fingerprint"])
         if known is not None:
             more = {name: getattr(known, name) for name in MORE} | more
         self._last = StepRecord(
@@ -126,7 +151,7 @@ class Digest:
             tokens=note.tokens,
             grad_norm=grad_norm,
             grad_norm_sharded=sharded,
-            **more,
+            **({"waited_s": waited_s} | more),
         )
         self.outbox.put_step(self._last)
 
@@ -142,6 +167,12 @@ class Digest:
         placed = tuple(msgspec.structs.replace(sign, step=step) for sign in signs)
         self.outbox.put_urgent(Signs, step=step, signs=placed, looked=looked)
 
+    def _checksums(self, event: Event) -> None:
+        _, now, check, values, altered = event
+        step = self._steps.get(check.number, self.phases.snapshot.step + 1)
+        kind, fields = self.checks.said(step, now, check, values, altered)
+        self.outbox.put_check(kind, **fields)
+
     def _raised(self, event: Event) -> None:
         _, now, fields = event
         snapshot = self.phases.snapshot
@@ -155,7 +186,9 @@ class Digest:
     def _closed(self, event: Event) -> None:
         _, now, reason = event
         self.phases.close(now)
-        self.outbox.put_urgent(Goodbye, reason=reason, step=self.phases.snapshot.step)
+        self.outbox.put_urgent(
+            Goodbye, reason=reason, step=self.phases.snapshot.step, data_over=self.data_over
+        )
 
 
 def step_loss(note: StepNote) -> float | None:

@@ -105,6 +105,7 @@ class Talk:
             return
         self._groups_due = False
         self._send_beats(now)
+        self._send_checks(now)
         self._send_evidence(now)
         self._ping(now)
 
@@ -197,7 +198,7 @@ class Talk:
             steps, late = outbox.steps(), outbox.late()
             statuses = observer.ask(observer.collectives, observer.collectives.read_statuses) or ()
             self._expected = self._what_is_expected(snapshot, now)
-            news = (snapshot, statuses, self._expected)
+            news = (snapshot, statuses, self._expected, self.digest.data_over)
             if (
                 not steps
                 and not late
@@ -226,6 +227,7 @@ class Talk:
                 hub_offset_s=best.offset_s if best else None,
                 hub_offset_error_s=best.error_s if best else None,
                 expecting=self._expected,
+                data_over=self.digest.data_over,
             )
             if not sent:
                 return
@@ -235,6 +237,13 @@ class Talk:
             self._statuses, self._beat_of, self._beat_s = statuses, news, now
             if len(steps) < limits.MAX_STEPS_PER_BEAT:
                 return
+
+    def _send_checks(self, now: float) -> None:
+        while (waiting := self.outbox.next_check()) is not None:
+            kind, fields = waiting
+            if not self._send(kind, now, **fields):
+                return
+            self.outbox.check_sent()
 
     # what it says of a stall
 

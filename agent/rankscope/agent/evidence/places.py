@@ -57,6 +57,16 @@ def is_packages(file: str) -> bool:
     return file.startswith(_package_folders()) or not file.startswith(_standard_folders())
 
 
+def is_torchs(file: str) -> bool:
+    """Whether ``file`` is torch's own."""
+    return file.startswith(_library_folders()[1:])
+
+
+def is_agents(file: str) -> bool:
+    """Whether ``file`` is the agent's own."""
+    return file.startswith(_library_folders()[0])
+
+
 @functools.cache
 def _trainers_folder() -> str:
     spec = importlib.util.find_spec("rankscope.trainers")
@@ -66,7 +76,7 @@ def _trainers_folder() -> str:
 
 @functools.cache
 def _library_folders() -> tuple[str, ...]:
-    """torch and the agent itself. Finding torch does not import it."""
+    """The agent itself, then torch. Finding torch does not import it."""
     agent = dirname(dirname(abspath(__file__)))  # noqa: PTH100,PTH120
     spec = importlib.util.find_spec("torch")
     torch = [abspath(one) for one in (spec.submodule_search_locations or ())] if spec else []  # noqa: PTH100

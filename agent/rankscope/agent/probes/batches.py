@@ -74,6 +74,9 @@ def _next(self: Any) -> Any:
     self._rankscope_probe.begin()
     try:
         return next(self._rankscope_wrapped)
+    except StopIteration:
+        self._rankscope_probe.over()
+        raise
     finally:
         self._rankscope_probe.end()
 

@@ -10,12 +10,13 @@ from rankscope.agent.probes.base import Probe
 
 class Loader(Probe):
     name: ClassVar[str] = "loader"
-    guarded: ClassVar[tuple[str, ...]] = ("on_begin", "on_end")
+    guarded: ClassVar[tuple[str, ...]] = ("on_begin", "on_end", "on_over")
 
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
         self.begin = observer.guard(self, self.on_begin)
         self.end = observer.guard(self, self.on_end)
+        self.over = observer.guard(self, self.on_over)
         self._note = observer.noted.append
         self._wrapper: Any = None
         self._original: Any = None
@@ -24,12 +25,15 @@ class Loader(Probe):
 
     def install(self) -> None:
         original = dataloader._BaseDataLoaderIter.__next__
-        begin, end = self.begin, self.end
+        begin, end, over = self.begin, self.end, self.over
 
         def __next__(iterator: Any) -> Any:
             begin()
             try:
                 return original(iterator)
+            except StopIteration:
+                over()
+                raise
             finally:
                 end()
 
@@ -59,3 +63,6 @@ class Loader(Probe):
 
     def on_end(self, now: float) -> None:
         self._note((events.END_DATA, now))
+
+    def on_over(self, now: float) -> None:
+        self._note((events.DATA_OVER, now))

@@ -1,0 +1,181 @@
+"""Collectives as they are called: which line of the user's called them, and how long it waited.
+
+``torch.distributed`` calls methods of ``ProcessGroup`` and then ``Work.wait``; those are wrapped,
+on their classes. Nobody's ``from torch.distributed import all_reduce`` goes past it, and dynamo,
+which knows the functions themselves, is not disturbed. Calls that torch makes on its own account
+(FSDP2's, in Python) are not noted, those of DDP's reducer (in C++) never come here: the flight
+recorder has them all.
+"""
+
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from os.path import join
+from types import CodeType
+from typing import Any, ClassVar
+
+import torch
+
+from rankscope.agent import events
+from rankscope.agent.evidence import places, recorder, signature
+from rankscope.agent.evidence.blackbox import BlackBox, Call
+from rankscope.agent.probes.base import Probe
+
+NOTED_S = 0.00005
+"""Shorter waits are not worth a note."""
+
+MAX_SOURCES = 512
+MAX_DEPTH = 100
+
+_OURS, _TORCHS, _OTHERS, _USERS = range(4)
+
+
+class Issued(Probe):
+    name: ClassVar[str] = "issued"
+    guarded: ClassVar[tuple[str, ...]] = ("on_call",)
+
+    def __init__(self, observer: Any) -> None:
+        super().__init__(observer)
+        self.box: BlackBox | None = None
+        self._calls: deque[tuple[str, int, str]] = deque(maxlen=MAX_SOURCES)
+        self._kinds: dict[CodeType, int] = {}
+        self._sources: dict[tuple[CodeType, int], str] = {}
+        self._placed: list[tuple[Any, str, Any, Any]] = []
+
+    def install(self) -> None:
+        try:
+            from torch._C._distributed_c10d import ProcessGroup, Work
+        except ImportError:  # a torch without distributed
+            return
+        if self.box is None:
+            try:
+                self.box = BlackBox()
+            except (OSError, AttributeError):  # not on this system: the recorder remains
+                self.box = None
+        called = self.observer.guard(self, self.on_call)
+        for method in signature.METHODS:
+            if hasattr(ProcessGroup, method):
+                self._place(ProcessGroup, method, lambda it, m=method: _noted(it, m, called))
+        self._place(Work, "wait", lambda it: _timed(it, self.observer))
+
+    def _place(self, owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
+        original = getattr(owner, name)
+        wrapper = wrap(original)
+        setattr(owner, name, wrapper)
+        self._placed.append((owner, name, original, wrapper))
+
+    def uninstall(self) -> None:
+        for owner, name, original, wrapper in self._placed:
+            if getattr(owner, name) is wrapper:
+                setattr(owner, name, original)
+        self._placed.clear()
+
+    def on_call(self, now: float, method: str, group: Any, args: Any) -> None:
+        """``group.method(*args)`` is about to be called."""
+        source = self._source()
+        if source is None:
+            return
+        name = str(group.group_name)
+        if not name:  # a group built directly, none of the user's
+            return
+        try:
+            seq = int(group._get_sequence_number_for_group()) + 1
+        except RuntimeError:  # this backend does not count
+            seq = -1
+        self._calls.append((name, seq, source))
+        if self.box is not None:
+            backend = str(group.name())
+            sizes, dtype = signature.sizes_and_dtype(backend, method, args, group.size())
+            operation = signature.name(backend, method)
+            self.box.write(Call(time.time_ns(), name, seq, operation, sizes, dtype, source))
+
+    def sources(self) -> recorder.Sources:
+        """Where the newest calls were made, by group and sequence number. Any thread."""
+        return {(group, seq): source for group, seq, source in self._calls.copy()}
+
+    def _source(self) -> str | None:
+        """The user's line that calls; None where torch calls on its own account."""
+        kinds = self._kinds
+        frame: Any = sys._getframe(1)
+        seen_caller = False
+        first = None
+        for _ in range(MAX_DEPTH):
+            if frame is None:
+                break
+            code = frame.f_code
+            kind = kinds.get(code)
+            if kind is None:
+                kind = kinds[code] = _kind(code.co_filename)
+            if kind != _OURS:
+                if not seen_caller:
+                    if kind == _TORCHS:
+                        return None
+                    seen_caller = True
+                    first = frame
+                if kind == _USERS:
+                    first = frame
+                    break
+            frame = frame.f_back
+        if first is None:
+            return ""
+        key = (first.f_code, first.f_lineno or 0)
+        source = self._sources.get(key)
+        if source is None:
+            if len(self._sources) > 4 * MAX_SOURCES:
+                self._sources.clear()
+            place = places.Place(key[0].co_filename, key[1], key[0].co_name)
+            source = self._sources[key] = str(place)
+        return source
+
+
+_DISTRIBUTED = (
+    join("torch", "distributed", "distributed_c10d.py"),  # noqa: PTH118
+    join("torch", "distributed", "c10d_logger.py"),  # noqa: PTH118
+    join("torch", "utils", "_contextlib.py"),  # noqa: PTH118
+    join("typing_extensions.py"),  # noqa: PTH118
+)
+
+
+def _kind(file: str) -> int:
+    if file.endswith(_DISTRIBUTED) or places.is_agents(file):
+        return _OURS
+    if places.is_torchs(file):
+        return _TORCHS
+    return _USERS if places.is_users(file) else _OTHERS
+
+
+def _noted(original: Any, method: str, called: Callable[..., None]) -> Any:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        called(method, self, args)
+        return original(self, *args, **kwargs)
+
+    return _named(call, method)
+
+
+def _timed(original: Any, observer: Any) -> Any:
+    clock = time.monotonic
+    ident = threading.get_ident
+    compiling = torch.compiler.is_dynamo_compiling
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if compiling():
+            return original(self, *args, **kwargs)
+        began = clock()
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            took_s = clock() - began
+            if took_s > NOTED_S and observer.on and ident() == observer.thread:
+                observer.noted.append((events.WAITED, began, took_s))
+
+    return _named(call, "wait")
+
+
+def _named(function: Any, name: str) -> Any:
+    # pybind11 tells by a frame's name and its first argument that a method written in Python
+    # calls what it overrides, and does not call it again.
+    function.__code__ = function.__code__.replace(co_name=name, co_qualname=name)
+    function.__name__ = function.__qualname__ = name
+    return function
