@@ -21,6 +21,8 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
     allreduce_hook,
     fp16_compress_hook,
 )
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -63,16 +65,22 @@ class Run:
         self.rank = dist.get_rank()
         self.seen: Observed | None = None
         self.model: Any = None
+        self.facts: dict[str, str] = {}
         self.expected: list[float] = []
         """Norms of this rank's own gradients, computed apart by an onlooker."""
         self._squares: dict[int, float] = {}
+
+    def read(self) -> None:
+        if self.seen is not None:
+            self.seen.read()
+            self.facts = self.seen.observer.probes["gradients"].read_facts()  # type: ignore[attr-defined]
 
     def look_on(self, model: Any) -> None:
         def look(parameter: torch.Tensor) -> None:
             assert parameter.grad is not None
             self._squares[id(parameter)] = float(parameter.grad.double().norm() ** 2)
 
-        for parameter in model.parameters():
+        for parameter in model.parameters() if model is not None else ():
             parameter.register_post_accumulate_grad_hook(look)
 
     def stepped(self) -> None:
@@ -96,7 +104,7 @@ class Run:
         """``spoil(step, microbatch, model)`` is called before each forward."""
         self.model = model
         if self.onlooker:
-            self.look_on(model)
+            self.look_on(model if isinstance(model, DDP) else None)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
         data = torch.Generator().manual_seed(100 + self.rank)
         with observed((model, optimizer)) if self.watched else nullcontext() as seen:
@@ -117,8 +125,7 @@ class Run:
                 self.stepped()
                 optimizer.step()
                 optimizer.zero_grad(set_to_none=to_none)
-            if seen is not None:
-                seen.read()
+            self.read()
 
 
 def net(dtype: torch.dtype = torch.float32) -> Net:
@@ -201,7 +208,64 @@ WAYS: dict[str, Way] = {
     "ddp sum clip": lambda run: run.train(
         hooked(sum_then_divide), spoil=spoiler(-1, 2, 1, 3e38), clip=True
     ),
+    "fsdp2": lambda run: run.train(sharded(net())),
+    "fsdp2 accumulates": lambda run: run.train(sharded(net()), microbatches=3, sync=set_sync),
+    "fsdp2 kept": lambda run: run.train(sharded(net(), reshard_after_forward=False)),
+    "fsdp2 bf16": lambda run: run.train(
+        sharded(net(), mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32)),
+    ),
+    "fsdp2 bf16 accumulates": lambda run: run.train(
+        sharded(net(), mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32)),
+        microbatches=3,
+        sync=set_sync,
+    ),
+    "fsdp2 fp16 reduce": lambda run: run.train(
+        sharded(net(), mp_policy=MixedPrecisionPolicy(None, torch.float16)),
+    ),
+    "fsdp2 unused": lambda run: run.train(
+        sharded(net()),
+        spoil=lambda step, _, model: setattr(model, "uses_early", step % 2 == 1),
+    ),
+    "fsdp2 hsdp": lambda run: run.train(sharded(net(), mesh=mesh(replicas=dist.get_world_size()))),
+    "fsdp2 clip": lambda run: run.train(sharded(net()), clip=True),
+    "fsdp2 nan": lambda run: run.train(
+        sharded(net()), microbatches=3, sync=set_sync, spoil=spoiler(1, 2, 2, float("nan"))
+    ),
+    "fsdp2 bf16 nan": lambda run: run.train(
+        sharded(net(), mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32)),
+        microbatches=3,
+        sync=set_sync,
+        spoil=spoiler(1, 2, 3, float("nan")),
+    ),
+    "fsdp2 cast": lambda run: run.train(
+        sharded(net(), mp_policy=MixedPrecisionPolicy(None, torch.float16)),
+        spoil=spoiler(1, 2, 1, 1e6),
+    ),
+    "fsdp2 cast accumulates": lambda run: run.train(
+        sharded(net(), mp_policy=MixedPrecisionPolicy(None, torch.float16)),
+        microbatches=3,
+        sync=set_sync,
+        spoil=spoiler(1, 2, 2, 1e6),
+    ),
+    "fsdp2 sum": lambda run: run.train(sharded(net()), spoil=spoiler(-1, 2, 1, 3e38)),
 }
+
+
+def mesh(replicas: int = 1) -> Any:
+    shape = (replicas, dist.get_world_size() // replicas)
+    return init_device_mesh("cpu", shape, mesh_dim_names=("replicate", "shard"))
+
+
+def sharded(model: Net, **options: Any) -> Any:
+    if "mesh" not in options:
+        options["mesh"] = init_device_mesh("cpu", (dist.get_world_size(),))
+    for block in model.blocks:
+        fully_shard(block, **options)
+    return fully_shard(model, **options)
+
+
+def set_sync(model: Any, last: bool) -> None:
+    model.set_requires_gradient_sync(last)
 
 
 def hooked(hook: Any) -> Any:
@@ -230,6 +294,7 @@ def inside(run: Run) -> None:
             wrapper(torch.randn(5, 8, generator=data)).pow(2).mean().backward()
             optimizer.step()
             optimizer.zero_grad()
+        run.read()
 
 
 def digest(model: Any) -> str:
@@ -270,7 +335,7 @@ def outcome(way: Way) -> dict[str, Any]:
         ],
         "looked": [[stage.name for stage in fields["looked"]] for fields in signs],
         "faults": [fields for kind, fields in seen.urgent if "error" in fields],
-        "facts": seen.observer.probes["gradients"].read_facts(),  # type: ignore[attr-defined]
+        "facts": watched.facts,
     }
 
 

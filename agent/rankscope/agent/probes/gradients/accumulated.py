@@ -7,6 +7,7 @@ at a time, while they are in the cache, and what has been noted lives no longer 
 """
 
 import functools
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -81,7 +82,24 @@ class Accumulated:
         self._indices, self._gradients, self._elements = [], [], 0
         self._on_device = []
 
-    # in backward; none of these may raise
+    # in backward; none of these may raise but take
+
+    def take(
+        self,
+        indices: list[int],
+        gradients: list[torch.Tensor],
+        cast: torch.dtype | None,
+        summed: bool = False,
+    ) -> None:
+        """Look at gradients that are handed over, and will be gone afterwards.
+
+        ``cast``: the type in which they are reduced, where that is another one; ``summed``: they
+        were cast to it already, and added up over microbatches.
+        """
+        if _task() != self._now[0]:
+            self._begin()
+        if not recorded():
+            self._norms_of(indices, gradients, cast, summed)
 
     def on_gradient(self, index: int, parameter: Any) -> None:
         if _compiling() or not self.probe.on:
@@ -156,8 +174,17 @@ class Accumulated:
     def _take_norms(self) -> None:
         indices, gradients = self._indices, self._gradients
         self._indices, self._gradients, self._elements = [], [], 0
-        if not indices or recorded():
-            return
+        if indices and not recorded():
+            self._norms_of(indices, gradients, self.cast())
+
+    def _norms_of(
+        self,
+        indices: list[int],
+        gradients: list[torch.Tensor],
+        cast: torch.dtype | None,
+        summed: bool = False,
+    ) -> None:
+        began = time.monotonic()
         with torch.no_grad():
             try:
                 norms = torch.stack(measure.norms(gradients))
@@ -168,7 +195,8 @@ class Accumulated:
         if norms.is_cuda:
             self._on_device.append((indices, norms))
         else:
-            self.ledger.saw(indices, gradients, norms.tolist(), self.cast())
+            self.ledger.saw(indices, gradients, norms.tolist(), cast, summed)
+        self.probe.observer.kernel_s += time.monotonic() - began
 
     def _take_one(self, index: int, gradient: Any) -> None:
         tensor = measure.real(gradient)

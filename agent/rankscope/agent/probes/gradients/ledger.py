@@ -39,6 +39,7 @@ class Ledger:
         """Parameters whose gradient was bad before the step's first backward: never cleared."""
         self._indices: dict[tuple[int, str], int] = {}
         self._backwards = 0  # in the step in work
+        self._cast: set[int] = set()  # parameters that did not survive a cast in it
 
     def index(self, owner: int, name: str) -> int:
         """The parameter of this name of that model; the same one if it is known already."""
@@ -64,6 +65,7 @@ class Ledger:
         self.number, self.norms = number, {}
         self.bad_before, self.bad = self.bad, {}
         self.suspicious = False
+        self._cast.clear()
 
     def saw(
         self,
@@ -71,10 +73,15 @@ class Ledger:
         tensors: Sequence[torch.Tensor],
         norms: Sequence[float],
         cast: torch.dtype | None = None,
+        summed: bool = False,
     ) -> None:
-        """Gradients that are on the CPU, and their norms; ``cast`` is what they are reduced in."""
+        """Gradients that are on the CPU, and their norms.
+
+        ``cast`` is the type in which they are reduced, where it is another one; ``summed``: they
+        are in that type already, added up over microbatches.
+        """
         norms_sum = sum(norms)
-        limit = measure.LARGEST.get(cast, SUSPICIOUS) if cast is not None else SUSPICIOUS
+        limit = SUSPICIOUS if cast is None else measure.LARGEST.get(cast, SUSPICIOUS)
         if norms_sum < limit:  # false for NaN, too
             self.norms.update(zip(indices, norms, strict=True))
             return
@@ -82,20 +89,28 @@ class Ledger:
             if norm < limit:
                 self.norms[index] = norm
             else:
-                self.norms[index] = self._look(index, tensor, norm, cast)
+                self.norms[index] = self._look(index, tensor, norm, cast, summed)
 
     def _look(
-        self, index: int, tensor: torch.Tensor, norm: float, cast: torch.dtype | None
+        self,
+        index: int,
+        tensor: torch.Tensor,
+        norm: float,
+        cast: torch.dtype | None,
+        summed: bool,
     ) -> float:
         """Look closely at a gradient with a large or non-finite norm; returns its true norm."""
         self.suspicious = True
         found = None if math.isfinite(norm) else measure.bad(tensor)
+        if found is not None and summed and index not in self.bad and found.value != "nan":
+            self.cast(index, math.inf, tensor.dtype)  # each microbatch's own was finite
+            return math.inf
         if found is not None:
             self._bad(index, found)
             return math.nan if found.value == "nan" else math.inf
         if math.isinf(norm):  # its squares left the range of fp32, it did not
             norm = float(measure.norm(tensor))
-        if cast in measure.LARGEST:
+        if cast is not None and cast in measure.LARGEST:
             magnitude = measure.largest(tensor)
             if magnitude > measure.LARGEST[cast]:
                 self.cast(index, magnitude, cast)
@@ -120,8 +135,13 @@ class Ledger:
 
     def cast(self, index: int, magnitude: float, dtype: torch.dtype) -> None:
         """A finite gradient that is not finite in ``dtype``, in which it is reduced."""
+        if index in self._cast:
+            return
+        self._cast.add(index)
         name = str(dtype).removeprefix("torch.")
-        note = f"largest {magnitude:.3g}, {name} ends at {measure.LARGEST[dtype]:.5g}"
+        note = f"added up in {name}"
+        if math.isfinite(magnitude):
+            note = f"largest {magnitude:.3g}, {name} ends at {measure.LARGEST[dtype]:.5g}"
         self.observer.signs.add(
             Stage.CAST,
             self.names[index],

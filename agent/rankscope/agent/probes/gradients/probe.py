@@ -12,12 +12,16 @@ from rankscope.agent.probes.base import Probe
 from rankscope.agent.probes.facts import trainer_of
 from rankscope.agent.probes.gradients import ddp, measure
 from rankscope.agent.probes.gradients.accumulated import Accumulated
+from rankscope.agent.probes.gradients.fsdp2 import Units, UnitWatch
 from rankscope.agent.probes.gradients.late import Arrived, LateNorms
 from rankscope.agent.probes.gradients.ledger import Ledger, late_signs
 from rankscope.agent.probes.gradients.names import named_parameters
 from rankscope.agent.probes.gradients.scaler import Scalers
 from rankscope.agent.signs import MAX_NAMES
 from rankscope.protocol.messages import Stage
+
+LOOK_FOR_UNITS: Final = 8
+"""Forwards after which a backward of FSDP2 must have come by."""
 
 LOOK_AGAIN: Final = 64
 """Forwards after which a model is searched for parameters that it did not have before."""
@@ -32,6 +36,7 @@ class Gradients(Probe):
         self.ledger = Ledger(observer)
         self.late = LateNorms()
         self.scalers = Scalers()
+        self.units = Units()
         self.ledger.scale = self.scalers.scale
         self.places: list[Place] = []
         self._facts: dict[str, str] = {}
@@ -51,6 +56,7 @@ class Gradients(Probe):
             place.remove()
         self.places.clear()
         self.scalers.uninstall()
+        self.units.uninstall()
 
     def on_forward(self, place: "Place", now: float, model: Any, args: Any) -> None:
         if torch.is_grad_enabled():
@@ -109,6 +115,7 @@ class Place:
         self.where = ""
         self.removals: list[Callable[[], None]] = []
         self.hooks: Accumulated | None = None
+        self.units: UnitWatch | None = None
         self._left_out: dict[str, str] = {}
         self._forwards = 0
 
@@ -126,28 +133,54 @@ class Place:
         """A training forward of ``model`` begins: wrappers and devices are final by now."""
         if self._forwards % LOOK_AGAIN == 0:
             self._look(model)
+        elif self._forwards == LOOK_FOR_UNITS and self.units is not None and not self.units.fired:
+            self._leave_out("FSDP2 units", f"torch {torch.__version__} reduces them another way")
         self._forwards += 1
+
+    def _leave_out(self, name: str, why: str) -> None:
+        if name not in self._left_out:
+            self._left_out[name] = why
+            self.probe.say()
 
     def _look(self, model: Any) -> None:
         trainer = trainer_of(model)
         if self.hooks is None:
             self.hooks = Accumulated(self.probe, self.probe.ledger)
+        managed: set[int] = set()
         where = "hooks on parameters"
         if trainer == "ddp":
             ddp.settle(self.hooks, model)
-        changed = self._place(model)
+        elif trainer == "fsdp2":
+            managed = self._look_at_units(model)
+            where = "FSDP2 before reduce-scatter" if self.units is not None else ""
+        changed = self._place(model, managed)
         if where != self.where or changed:
             self.where = where
             self.probe.say()
 
-    def _place(self, model: Any) -> bool:
+    def _look_at_units(self, model: Any) -> set[int]:
+        """Watch the units of FSDP2 in ``model``; the ids of the parameters that they shard."""
+        assert self.hooks is not None
+        if self.units is not None:
+            return self.units.learn(model)
+        watch = UnitWatch(self.hooks, model)
+        if self.probe.units.install():
+            self.units = watch
+            self.probe.units.watchers.append(watch)
+        else:
+            self._leave_out("FSDP2 units", f"torch {torch.__version__} is not known")
+        return watch.learn(model)
+
+    def _place(self, model: Any, managed: set[int]) -> bool:
         assert self.hooks is not None
         changed = False
         for name, parameter in named_parameters(model):
-            if not parameter.requires_grad or _has_ours(parameter) or name in self._left_out:
+            if id(parameter) in managed or not parameter.requires_grad or _has_ours(parameter):
+                continue
+            if name in self._left_out:
                 continue
             if not self.hooks.place(id(model), name, parameter):
-                self._left_out[name] = "meta" if parameter.is_meta else "not a leaf"
+                self._leave_out(name, "meta" if parameter.is_meta else "not a leaf")
             changed = True
         return changed
 
