@@ -10,6 +10,7 @@ import msgspec
 
 from rankscope.hub.views.incidents import incidents
 from rankscope.hub.views.knowledge import Knowledge, NoSuchView, run_step
+from rankscope.hub.views.numerics import numerics
 from rankscope.hub.views.overview import overview
 from rankscope.hub.views.rank import rank_detail
 from rankscope.hub.views.status import status
@@ -27,6 +28,7 @@ VIEWS: dict[str, View] = {
     "overview": overview,
     "rank": rank_detail,
     "incidents": incidents,
+    "numerics": numerics,
 }
 
 

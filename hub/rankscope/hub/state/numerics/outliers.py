@@ -56,6 +56,7 @@ def past_of(codes: Codes) -> Past:
     top = ordinary.max(axis=1, initial=-np.inf)
     few = count < LEAST_PAST
     usual[few] = np.nan
+    spread[few] = np.nan
     return Past(usual, spread, top.astype(np.float32))
 
 
@@ -75,10 +76,10 @@ def distances(now: Logs, past: Past) -> Logs:
     For the eye: the deviation counts as at least a factor of 1.35. NaN where not known.
     """
     moved = now - past.usual
-    known = ~np.isnan(moved)
-    shift = float(np.median(moved[known])) if known.any() else 0.0
-    found: Logs = (moved - np.float32(shift)) / np.maximum(past.spread, np.float32(0.3))
-    return found
+    known = np.sort(moved[~np.isnan(moved)])
+    # The lower middle one: of two ranks the one that stayed is what all do.
+    shift = known[(len(known) - 1) // 2] if known.size else np.float32(0.0)
+    return ((moved - shift) / np.maximum(past.spread, np.float32(0.3))).astype(np.float32)
 
 
 def outliers(codes: Codes, past: Past, among: Flags) -> list[int]:
