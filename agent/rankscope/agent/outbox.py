@@ -14,6 +14,9 @@ MAX_STEPS = 4096
 """Steps kept while there is no hub (about 1 MiB)."""
 
 MAX_URGENT = 64
+MAX_CHECKS = 32
+"""Checksums kept while there is no hub: older ones are of no use to anybody."""
+
 RESEND_STEPS = 32
 """Steps sent lately that are sent again to a hub that does not know this rank any more."""
 
@@ -28,6 +31,7 @@ class Outbox:
         self._steps: deque[StepRecord] = deque()
         self._late: deque[LateValues] = deque(maxlen=max_steps)
         self._urgent: deque[tuple[type[FromRank], dict[str, Any]]] = deque(maxlen=MAX_URGENT)
+        self._checks: deque[tuple[type[FromRank], dict[str, Any]]] = deque(maxlen=MAX_CHECKS)
         self._sent: deque[StepRecord] = deque(maxlen=RESEND_STEPS)
 
     def put_step(self, record: StepRecord) -> None:
@@ -46,6 +50,16 @@ class Outbox:
     def put_urgent(self, kind: type[FromRank], **fields: Any) -> None:
         """A message of its own, without its head (attempt, rank, seq, t_s)."""
         self._urgent.append((kind, fields))
+
+    def put_check(self, kind: type[FromRank], **fields: Any) -> None:
+        """A message of its own that may wait, and of which the newest matter."""
+        self._checks.append((kind, fields))
+
+    def next_check(self) -> tuple[type[FromRank], dict[str, Any]] | None:
+        return self._checks[0] if self._checks else None
+
+    def check_sent(self) -> None:
+        self._checks.popleft()
 
     def lost(self, steps: int) -> None:
         """``steps`` (0 or more) were lost before they came here."""

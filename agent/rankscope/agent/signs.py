@@ -33,6 +33,9 @@ class Signs:
         """Whether anything was found in the step in work."""
         self.steps_since = -1
         """Completed steps since the last one in which something was found; -1: never was."""
+        self.also: list[Callable[[], None]] = []
+        """Looks at other stages, each called before something new is published; may add to it."""
+        self._looking = False
         self._publish = publish
         self._new: dict[tuple[Stage, int], list[Sign]] = {}
         self._more: dict[tuple[Stage, int], int] = {}
@@ -80,9 +83,21 @@ class Signs:
         told = self._told.get((stage, microbatch), 0)
         return told < (MAX_REPEATED if stage in self._before else MAX_NAMES)
 
+    def has(self, stage: Stage, microbatch: int | None = None) -> bool:
+        """Whether something was found at ``stage`` in the step in work (in that microbatch)."""
+        if microbatch is None:
+            return stage in self._stages
+        return (stage, microbatch) in self._told
+
     def publish(self) -> None:
         """Hand on what is new, at once. Does nothing when nothing is."""
-        if self._new:
+        if self._new and not self._looking:
+            self._looking = True
+            try:
+                for look in self.also:
+                    look()
+            finally:
+                self._looking = False
             signs = self._take()
             self._publish(signs[: limits.MAX_SIGNS], tuple(sorted(self._looked)))
 

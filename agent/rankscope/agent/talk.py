@@ -67,7 +67,10 @@ class Talk:
         self.digest = Digest(self.phases, self.outbox)
         self.expecting = Expecting()
         self.evidence: Evidence | None = Evidence(
-            self.expecting, training=lambda: observer.thread, hidden=_this_thread
+            self.expecting,
+            training=lambda: observer.thread,
+            hidden=_this_thread,
+            sources=observer.issued.sources,
         )
         self.identity: Identity | None = None
         self.run = self.host = ""

@@ -1,0 +1,185 @@
+"""The first module whose output was not finite: noted always, looked at when something is bad."""
+
+import functools
+import statistics
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+
+from rankscope.agent import switch
+from rankscope.agent.probes.base import Probe
+from rankscope.agent.probes.numerics.chosen import chosen
+from rankscope.agent.probes.numerics.outputs import Outputs
+from rankscope.agent.tracing import recorded
+from rankscope.protocol.messages import Stage
+
+FEW = 64
+"""Modules that are noted at first. On a step that is long enough for it more are."""
+
+NOTE_S = 4e-6
+"""What a note costs, about, with cold caches."""
+
+NOTE_SHARE = 0.001
+"""Of a step's time, for all notes."""
+
+ALL = 4096
+"""Modules that are noted for a while after a sign, so that the innermost one has its name."""
+
+ARMED_STEPS = 20
+MEASURED_STEPS = 8
+
+
+class Forward(Probe):
+    """Of every watched model, in training. Under ``no_grad`` and in a backward nothing is noted."""
+
+    name: ClassVar[str] = "forward"
+    guarded: ClassVar[tuple[str, ...]] = (
+        "on_backward_begin",
+        "on_backward_end",
+        "on_updated",
+        "look",
+    )
+
+    def __init__(self, observer: Any) -> None:
+        super().__init__(observer)
+        self._models: list[_Model] = []
+        self._limit = FEW
+        self._armed = False
+        self._steps_s: list[float] = []
+        self._last_s: float | None = None
+        observer.backward_begins.append((self, self.on_backward_begin))
+        observer.backward_ends.append((self, self.on_backward_end))
+        observer.update_ends.append((self, self.on_updated))
+        observer.signs.also.append(functools.partial(observer.ask, self, self.look))
+
+    def watch_model(self, model: Any, *, first: bool) -> None:
+        self._models.append(_Model(self, model, self._limit))
+
+    def uninstall(self) -> None:
+        for model in self._models:
+            model.remove()
+        self._models.clear()
+
+    def on_backward_begin(self, now: float, tensors: Any, args: Any, kwargs: Any) -> None:
+        for model in self._models:
+            model.active = False  # what is computed again for the backward is known already
+
+    def on_backward_end(self, now: float, tensors: Any, args: Any, kwargs: Any) -> None:
+        for model in self._models:
+            model.active = True
+            model.outputs.clear()
+
+    def look(self) -> None:
+        """Something is bad in the step in work: say which module was the first."""
+        signs = self.observer.signs
+        if threading.get_ident() != self.observer.thread:
+            return
+        for model in self._models:
+            if not model.outputs.any:
+                continue
+            signs.looked(Stage.FORWARD)
+            origin = model.outputs.origin()
+            model.outputs.clear()
+            if origin is not None and not signs.has(Stage.INPUT, origin.microbatch):
+                value, count = origin.trouble
+                signs.add(
+                    Stage.FORWARD,
+                    origin.module,
+                    microbatch=origin.microbatch,
+                    value=value,
+                    count=count,
+                    note=origin.note,
+                )
+
+    def on_updated(self, now: float, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """Note more modules, or fewer, from the next step on."""
+        signs = self.observer.signs
+        armed = signs.bad or 0 <= signs.steps_since < ARMED_STEPS
+        if armed != self._armed:
+            self._armed = armed
+            self._notice(ALL if armed else self._limit)
+        if len(self._steps_s) < MEASURED_STEPS:
+            if self._last_s is not None:
+                self._steps_s.append(now - self._last_s)
+            self._last_s = now
+            if len(self._steps_s) == MEASURED_STEPS:
+                self._measured(statistics.median(self._steps_s))
+
+    def _measured(self, step_s: float) -> None:
+        microbatches = max(1, self.observer.microbatch)
+        self._limit = max(FEW, min(ALL, int(NOTE_SHARE * step_s / NOTE_S / microbatches)))
+        if not self._armed and self._limit > FEW:
+            self._notice(self._limit)
+
+    def _notice(self, limit: int) -> None:
+        for model in self._models:
+            model.notice(limit)
+
+
+class _Model:
+    """The notes on the modules of one model."""
+
+    def __init__(self, probe: Forward, model: Any, limit: int) -> None:
+        self.active = True
+        self.probe = probe
+        self.outputs = Outputs([])
+        self._removals: list[Callable[[], None]] = []
+        observer = probe.observer
+        self._model = weakref.ref(model)
+        self._remove = observer.calls.add(
+            model, begins=(probe, self.on_begin), ends=(probe, self.on_end)
+        )
+        self.notice(limit)
+
+    def notice(self, limit: int) -> None:
+        """Note ``limit`` modules."""
+        model = self._model()
+        if model is None:
+            return
+        self._forget()
+        found = chosen(model, limit)
+        self.outputs = Outputs([name for name, _ in found] + [""])
+        for index, (_, module) in enumerate(found):
+            self._removals.append(self.probe.observer.calls.note(module, self._note(index)))
+
+    def remove(self) -> None:
+        self._forget()
+        self._remove()
+        self.outputs.clear()
+
+    def _forget(self) -> None:
+        for remove in self._removals:
+            remove()
+        self._removals.clear()
+
+    def _note(self, index: int) -> Callable[[Any, Any], None]:
+        probe, observer, clock = self.probe, self.probe.observer, time.monotonic
+        trains = torch.is_grad_enabled
+        keep = self.outputs.keep
+
+        def note(args: Any, output: Any) -> None:
+            began_s = clock()
+            if not (self.active and probe.on and trains()) or recorded():
+                return
+            try:
+                keep(index, args, output)
+            except Exception as error:
+                if switch.is_users(error):
+                    raise
+                observer.fault(probe, error)
+            observer.spent_s += clock() - began_s
+
+        return note
+
+    def on_begin(self, now: float, model: Any, args: Any, kwargs: Any) -> None:
+        if torch.is_grad_enabled():
+            self.outputs.begin(self.probe.observer.microbatch)
+
+    def on_end(self, now: float, model: Any, args: Any, output: Any) -> None:
+        """The model's own output comes last: bad, it is so by the model's own code."""
+        if self.active and torch.is_grad_enabled() and not recorded():
+            self.outputs.keep(len(self.outputs.names) - 1, args, output)

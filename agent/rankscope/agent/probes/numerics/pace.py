@@ -1,0 +1,46 @@
+"""How often something is looked at whose cost must stay within a share of the step's time. Pure."""
+
+from collections import deque
+from statistics import median
+
+MAX_EVERY = 1024
+
+
+class Pace:
+    """Intervals are powers of two of steps, so that ranks with other costs share steps.
+
+    ``share`` of a step's time on average, but ``free_s`` a step in any case, and never more often
+    than every ``least_s`` seconds.
+    """
+
+    def __init__(self, *, share: float, free_s: float, least_s: float = 0.0) -> None:
+        self.every = 1
+        """At which steps it is due: those whose number this divides."""
+        self._share, self._free_s, self._least_s = share, free_s, least_s
+        self._last: tuple[int, float] | None = None
+        self._costs_s: deque[float] = deque(maxlen=5)
+        self._steps_s: deque[float] = deque(maxlen=5)
+
+    def due(self, step: int) -> bool:
+        return step % self.every == 0
+
+    def took(self, step: int, now: float, cost_s: float) -> None:
+        """It was done at ``step`` (at ``now``) and took ``cost_s``."""
+        if self._last is not None and step > self._last[0]:
+            before, then = self._last
+            self._steps_s.append((now - then) / (step - before))
+        self._last = (step, now)
+        self._costs_s.append(cost_s)
+        if len(self._steps_s) < 3:
+            return
+        # Medians: one rank stopped for a second, or one evaluation, must not change the pace.
+        cost_s, step_s = median(self._costs_s), median(self._steps_s)
+        every = 1
+        while every < MAX_EVERY and not self._affordable(cost_s, step_s * every, every):
+            every *= 2
+        if every >= self.every or self._affordable(cost_s * 1.5, step_s * every, every):
+            self.every = every  # more often again only with room to spare: it must not flutter
+
+    def _affordable(self, cost_s: float, within_s: float, steps: int) -> bool:
+        allowed_s = max(self._share * within_s, self._free_s * steps)
+        return cost_s <= allowed_s and within_s >= self._least_s
