@@ -16,6 +16,7 @@ from rankscope.agent.probes.numerics.batch import fingerprint
 from rankscope.protocol.messages import (
     Goodbye,
     LateValues,
+    ParameterNorms,
     Phase,
     ProbeFault,
     Raised,
@@ -75,6 +76,7 @@ class Digest:
             e.FAULT: self._fault,
             e.CLOSED: self._closed,
             e.SIGNS: self._signs,
+            e.PARAMETER_NORMS: self._parameter_norms,
             e.CHECKSUMS: self._checksums,
         }
 
@@ -161,9 +163,18 @@ class Digest:
         if step is not None:
             self.outbox.put_late(LateValues(step, **values))
 
+    def _parameter_norms(self, event: Event) -> None:
+        _, _, number, norms, left_out = event
+        step = self._step_of(number)
+        self.outbox.put_urgent(ParameterNorms, step=step, norms=tuple(norms), left_out=left_out)
+
+    def _step_of(self, number: int) -> int:
+        """The step whose note has that number; the one in work, where it has not come yet."""
+        return self._steps.get(number, self.phases.snapshot.step + 1)
+
     def _signs(self, event: Event) -> None:
         _, _, number, signs, looked = event
-        step = self._steps.get(number, self.phases.snapshot.step + 1)
+        step = self._step_of(number)
         placed = tuple(msgspec.structs.replace(sign, step=step) for sign in signs)
         self.outbox.put_urgent(Signs, step=step, signs=placed, looked=looked)
 

@@ -35,7 +35,7 @@ CLOSED: Final = 14
 """``(…, reason)``."""
 SIGNS: Final = 15
 """``(…, number, signs, looked)``: of the step whose note has, or will have, that number."""
-CHECKSUMS: Final = 16
+CHECKSUMS: Final = 19
 """``(…, check, values, altered)``: of this rank's parameters after an update."""
 WAITED: Final = 16
 """``(…, took_s)``: a collective was waited for, from then on for so long."""
@@ -43,6 +43,8 @@ COMPUTED: Final = 17
 """All gradients of a backward are computed; what comes until its end waits for other ranks."""
 DATA_OVER: Final = 18
 """The loader that was read has ended."""
+PARAMETER_NORMS: Final = 20
+"""``(…, number, norms, left_out)``: of the step whose note has, or will have, that number."""
 
 MAX_EVENTS = 1 << 16
 """Kept when the sending thread does not come to read them: thousands of steps."""
