@@ -12,69 +12,165 @@ from typing import Any, NamedTuple
 
 import torch
 
+from rankscope.agent.guards import Entry, Part
+
 Hook = Callable[..., None]
+
+Note = Callable[[Any, Any], None]
+"""``note(args, output)``"""
 
 
 class _Hooks(NamedTuple):
+    """Of one model: the parts in their order, and the two entries made of them."""
+
     model: "weakref.ref[Any]"
-    before: tuple[Hook, ...] = ()
-    after: tuple[Hook, ...] = ()
-    outputs: tuple[Hook, ...] = ()
+    begins: tuple[Part, ...]
+    ends: tuple[Part, ...]
+    begin: Entry
+    end: Entry
+
+
+class _Note(NamedTuple):
+    """Of a module that is not watched itself, within one that is."""
+
+    model: "weakref.ref[Any]"
+    note: Note
 
 
 class Calls:
     """The classes that were given a ``__call__``, and the hooks of each watched model."""
 
-    def __init__(self) -> None:
+    def __init__(self, entry: Callable[..., Entry]) -> None:
+        """``entry`` makes one of parts (``guards.entry``)."""
         self._classes: dict[type, _Class] = {}
+        self._entry = entry
 
     def add(
         self,
         model: Any,
         *,
+        begins: Part | None = None,
+        ends: Part | None = None,
         before: Hook | None = None,
-        after: Hook | None = None,
         output: Hook | None = None,
     ) -> Callable[[], None]:
-        """Have hooks called when ``model`` is; returns what removes them.
+        """Have a probe look on when ``model`` is called; returns what ends that.
 
-        ``before(model, args)`` and ``after(model, args)`` bracket the call, also one that raises;
-        ``output(model, args, output)`` follows one that did not. A hook must not raise.
+        ``begins`` is ``(probe, body)`` with ``body(now, model, args, kwargs)``, ``ends`` the same
+        with ``body(now, model, args, output)``: they bracket the call, also one that raises, whose
+        output is None. ``before(model, args)`` and ``output(model, args, output)`` are hooks made
+        by ``Observer.guard``, at the price of an entry of their own.
         """
+        if before is not None:
+            begins = (_GUARDED, lambda _now, model, args, _kwargs: before(model, args))
+        if output is not None:
+            ends = (_GUARDED, lambda _now, model, args, result: output(model, args, result))
+        owner, known = self._class_of(model)
+        hooks = known.models.get(id(model))
+        if isinstance(hooks, _Note):
+            hooks = self._hooks(hooks.model, (), (_part_of(hooks.note),))
+        reference = known.reference(model) if hooks is None else hooks.model
+        known.models[id(model)] = self._hooks(
+            reference,
+            (*(hooks.begins if hooks else ()), *((begins,) if begins else ())),
+            (*(hooks.ends if hooks else ()), *((ends,) if ends else ())),
+        )
+        return lambda: self._remove(owner, reference, begins, ends)
+
+    def note(self, module: Any, note: Note) -> Callable[[], None]:
+        """Have ``note(args, output)`` called after each call of ``module``; returns what ends that.
+
+        For the many modules inside a model: as little is done around it as can be. It sees to
+        threads and its own errors itself, and must not raise.
+        """
+        owner, known = self._class_of(module)
+        hooks = known.models.get(id(module))
+        if hooks is None:
+            known.models[id(module)] = _Note(known.reference(module), note)
+        else:
+            self.add(module, ends=_part_of(note))
+        reference = known.models[id(module)].model
+        return lambda: self._remove_note(owner, reference, note)
+
+    def _remove_note(self, owner: type, reference: "weakref.ref[Any]", note: Note) -> None:
+        known, module = self._classes.get(owner), reference()
+        if known is None:
+            return
+        hooks = known.models.get(id(module)) if module is not None else None
+        if isinstance(hooks, _Hooks):
+            part = next((one for one in hooks.ends if getattr(one[1], "note", None) is note), None)
+            self._remove(owner, reference, None, part)
+            return
+        if hooks is not None and hooks.note is note:
+            del known.models[id(module)]
+        self._tidy(owner, known)
+
+    def _class_of(self, model: Any) -> "tuple[type, _Class]":
         kind = type(model)
         owner = next((one for one in kind.__mro__ if one in self._classes), kind)
         known = self._classes.get(owner)
         if known is None:
             known = self._classes[owner] = _Class(owner)
-        hooks = known.models.get(id(model)) or _Hooks(known.reference(model))
-        known.models[id(model)] = hooks._replace(
-            before=hooks.before + ((before,) if before else ()),
-            after=hooks.after + ((after,) if after else ()),
-            outputs=hooks.outputs + ((output,) if output else ()),
-        )
-        reference = hooks.model
-        return lambda: self._remove(owner, reference, {before, after, output})
+        return owner, known
 
-    def _remove(self, owner: type, reference: "weakref.ref[Any]", gone: "set[Hook | None]") -> None:
+    def _tidy(self, owner: type, known: "_Class") -> None:
+        if not known.models:
+            known.restore()
+            del self._classes[owner]
+
+    def _hooks(
+        self, reference: "weakref.ref[Any]", begins: tuple[Part, ...], ends: tuple[Part, ...]
+    ) -> _Hooks:
+        return _Hooks(
+            reference,
+            begins,
+            ends,
+            self._entry(*begins, eager=True),
+            # What began on the training thread ends there.
+            self._entry(*ends, anywhere=True, eager=True),
+        )
+
+    def _remove(
+        self, owner: type, reference: "weakref.ref[Any]", begins: Part | None, ends: Part | None
+    ) -> None:
         known = self._classes.get(owner)
         model = reference()
         if known is None:
             return
         if model is not None and id(model) in known.models:
             hooks = known.models[id(model)]
-            left = _Hooks(
-                hooks.model,
-                tuple(hook for hook in hooks.before if hook not in gone),
-                tuple(hook for hook in hooks.after if hook not in gone),
-                tuple(hook for hook in hooks.outputs if hook not in gone),
-            )
-            if any(left[1:]):
-                known.models[id(model)] = left
+            if isinstance(hooks, _Note):
+                return
+            left_begins = tuple(part for part in hooks.begins if part is not begins)
+            left_ends = tuple(part for part in hooks.ends if part is not ends)
+            if left_begins or left_ends:
+                known.models[id(model)] = self._hooks(reference, left_begins, left_ends)
             else:
                 del known.models[id(model)]
-        if not known.models:
-            known.restore()
-            del self._classes[owner]
+        self._tidy(owner, known)
+
+
+class _Guarded:
+    """In the place of a probe, where the hook itself sees to it."""
+
+    on = True
+
+
+_GUARDED: Any = _Guarded()
+
+
+class _NoteBody:
+    """A note as the body of a part."""
+
+    def __init__(self, note: Note) -> None:
+        self.note = note
+
+    def __call__(self, now: float, model: Any, args: Any, output: Any) -> None:
+        self.note(args, output)
+
+
+def _part_of(note: Note) -> Part:
+    return _GUARDED, _NoteBody(note)
 
 
 class _Class:
@@ -82,7 +178,7 @@ class _Class:
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
-        self.models: dict[int, _Hooks] = {}  # by id; an entry goes when its model does
+        self.models: dict[int, _Hooks | _Note] = {}  # by id; an entry goes when its model does
         self._own = vars(kind).get("__call__")
         self._wrapper = _around(kind, self._own, self.models)
         kind.__call__ = self._wrapper  # type: ignore[method-assign]
@@ -100,7 +196,7 @@ class _Class:
             self.kind.__call__ = self._own  # type: ignore[method-assign]
 
 
-def _around(kind: Any, own: Any, models: dict[int, _Hooks]) -> Any:
+def _around(kind: Any, own: Any, models: dict[int, _Hooks | _Note]) -> Any:
     compiling = torch.compiler.is_dynamo_compiling
 
     def __call__(module: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -111,18 +207,23 @@ def _around(kind: Any, own: Any, models: dict[int, _Hooks]) -> Any:
                 return own(module, *args, **kwargs)
             # Looked up anew: a tracer may have put a call of its own in place for a while.
             return super(kind, module).__call__(*args, **kwargs)
-        for hook in hooks.before:
-            hook(module, args)
+        if hooks.__class__ is _Note:
+            if own is not None:
+                output = own(module, *args, **kwargs)
+            else:
+                output = super(kind, module).__call__(*args, **kwargs)
+            hooks.note(args, output)
+            return output
+        elsewhere = hooks.begin(module, args, kwargs)
+        output = None
         try:
             if own is not None:
                 output = own(module, *args, **kwargs)
             else:
                 output = super(kind, module).__call__(*args, **kwargs)
+            return output
         finally:
-            for hook in hooks.after:
-                hook(module, args)
-        for hook in hooks.outputs:
-            hook(module, args, output)
-        return output
+            if not elsewhere:
+                hooks.end(module, args, output)
 
     return functools.update_wrapper(__call__, kind.__call__)

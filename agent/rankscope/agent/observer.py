@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from rankscope.agent import events, switch
+from rankscope.agent import events, guards, switch
 from rankscope.agent.calls import Calls
 from rankscope.agent.events import Event
 from rankscope.agent.probes import catalogue
@@ -36,6 +36,12 @@ Answer = TypeVar("Answer")
 class Observer:
     """The probes of this process, and the notes they take."""
 
+    # What the entries touch lies together, and is found without a look into a large table.
+    __slots__ = (
+        *("on", "thread", "spent_s", "kernel_s", "noted", "loss", "gradnorm", "step", "cuda"),
+        *("_number", "microbatch", "more", "signs", "__dict__", "__weakref__"),
+    )
+
     def __init__(self) -> None:
         self.thread = threading.get_ident()
         """The training thread: hooks that run on another are not of the loop."""
@@ -46,11 +52,22 @@ class Observer:
         self.facts_changed = False
         self.spent_s = self.kernel_s = 0.0  # bookkeeping and norm kernels since the beginning
         self.reported: int | None = None  # id of the exception that was sent
+        self.cuda = False
+        """Whether the first model is on a CUDA device: its numbers come late."""
         self._number = 0
         self._models: list[weakref.ref[Any]] = []
         self._optimizers: list[weakref.ref[Any]] = []
         self.late = LateReader()
-        self.calls = Calls()
+        self.calls = Calls(functools.partial(guards.entry, self))
+        self.backward_begins: list[guards.Part] = []
+        """``(now, tensors, args, kwargs)`` of an outermost backward. A probe adds to it when it is
+        made, as to the next one; for what is around a model's call see ``calls``."""
+        self.update_begins: list[guards.Part] = []
+        """``(now, optimizer, args, kwargs)`` before the first optimizer's step."""
+        self.backward_ends: list[guards.Part] = []
+        """As an outermost backward ends, also one that raised."""
+        self.update_ends: list[guards.Part] = []
+        """After the first optimizer's step, before that may end the step of a loop."""
         self.signs = Signs(self._note_signs)
         self.microbatch = 0
         """Training forwards of the first model in the step in work."""
@@ -137,28 +154,7 @@ class Observer:
 
         It does nothing on other threads than the training thread, unless ``anywhere``.
         """
-        clock = time.monotonic
-        ident = threading.get_ident
-        compiling = torch.compiler.is_dynamo_compiling
-
-        def guarded(*args: Any, **kwargs: Any) -> None:
-            # Constant to dynamo, which then traces nothing of the rest and does not break a graph.
-            if compiling():
-                return
-            began = clock()
-            if not (probe.on and self.on and (anywhere or ident() == self.thread)):
-                return
-            spent_s, kernel_s = self.spent_s, self.kernel_s
-            try:
-                body(began, *args, **kwargs)
-            except Exception as error:
-                if switch.is_users(error):
-                    raise
-                self.fault(probe, error)
-            # Not added but set: a guarded body may run others, whose time is within its own.
-            self.spent_s = spent_s + (clock() - began) - (self.kernel_s - kernel_s)
-
-        return guarded
+        return guards.guard(self, probe, body, anywhere=anywhere)
 
     def ask(self, probe: Probe, question: Callable[[], Answer]) -> Answer | None:
         """What ``question`` answers; None when the probe is off, or fails in it. Any thread."""
@@ -190,11 +186,26 @@ class Observer:
     def note_step(self, code: int, now: float, given: Any = None, tokens: Any = None) -> None:
         """A step ended at ``now``: gather what is known of it."""
         loss, norm = self.loss, self.gradnorm
-        outputs, backwards = self.ask(loss, loss.take) or ((), ())
-        grad_norm, sharded = self.ask(norm, norm.take) or (None, None)
+        outputs: Any = ()
+        backwards: Any = ()
+        grad_norm = sharded = None
+        try:  # as ``ask`` does it, with fewer lines of code to fetch
+            if loss.on and loss.found:
+                outputs, backwards = loss.take()
+        except Exception as error:
+            if switch.is_users(error):
+                raise
+            self.fault(loss, error)
+        try:
+            if norm.on and norm.found is not None:
+                grad_norm, sharded = norm.take()
+        except Exception as error:
+            if switch.is_users(error):
+                raise
+            self.fault(norm, error)
         self.signs.end_step()
         number = self._number = self._number + 1
-        if self.facts.cuda:
+        if self.cuda:
             late: dict[str, torch.Tensor] = {}
             given, outputs, backwards, grad_norm = self._set_aside(
                 late, given, outputs, backwards, grad_norm
@@ -203,7 +214,9 @@ class Observer:
             self.ask(loss, lambda: self.late.submit(number, late))
         # The fields of a StepNote; made one only where it is read.
         note = number, given, outputs, backwards, grad_norm, sharded, tokens
-        more, self.more = self.more, {}
+        more = self.more
+        if more:
+            self.more = {}
         self.microbatch = 0
         self.noted.append((code, now, (*note, self.spent_s, self.kernel_s, more)))
 

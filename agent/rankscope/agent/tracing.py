@@ -6,13 +6,11 @@ not asked about here: to it everything of ours is a constant that does nothing.
 
 import torch
 
-_C = torch._C
+_dispatching = torch._C._len_torch_dispatch_stack
+_tracing = torch._C._get_tracing_state
+_transforming = torch._C._functorch.peek_interpreter_stack
 
 
 def recorded() -> bool:
     """Under ``jit.trace``, ``torch.export``, ``make_fx``, ``vmap`` and their like."""
-    return (
-        _C._len_torch_dispatch_stack() > 0
-        or _C._get_tracing_state() is not None
-        or _C._functorch.peek_interpreter_stack() is not None
-    )
+    return _dispatching() > 0 or _tracing() is not None or _transforming() is not None

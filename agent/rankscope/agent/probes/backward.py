@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import torch
 
 from rankscope.agent import events
+from rankscope.agent.guards import entry
 from rankscope.agent.probes.base import Probe
 
 
@@ -22,19 +23,30 @@ class Backward(Probe):
 
     def install(self) -> None:
         original = torch.autograd.backward
-        begin = self.observer.guard(self, self.on_begin)
-        end = self.observer.guard(self, self.on_end)
-        saw = self.observer.guard(self.observer.loss, self.observer.loss.on_backward)
+        begins = (self, self.on_begin)
+        inner = entry(self.observer, begins)
+        outer = entry(self.observer, begins, *self.observer.backward_begins)
+        # What began on the training thread ends there.
+        inner_end = entry(self.observer, (self, self.on_end), anywhere=True, eager=True)
+        outer_end = entry(
+            self.observer,
+            *self.observer.backward_ends,
+            (self, self.on_end),
+            anywhere=True,
+            eager=True,
+        )
 
         @functools.wraps(original)
         def backward(*args: Any, **kwargs: Any) -> Any:
-            begin()
-            if self._depth == 1:  # inside it, reentrant checkpointing calls backward again
-                saw(args[0] if args else kwargs.get("tensors"))
+            # Inside the outermost one, reentrant checkpointing calls backward again.
+            begin, end = (inner, inner_end) if self._depth else (outer, outer_end)
+            tensors = args[0] if args else kwargs.get("tensors")
+            if begin(tensors, args, kwargs):
+                return original(*args, **kwargs)
             try:
                 return original(*args, **kwargs)
             finally:
-                end()
+                end(tensors, args, kwargs)
 
         self._original, self._wrapper = original, backward
         torch.autograd.backward = backward
@@ -44,10 +56,10 @@ class Backward(Probe):
             torch.autograd.backward = self._original
         self._wrapper = self._original = None
 
-    def on_begin(self, now: float) -> None:
+    def on_begin(self, now: float, tensors: Any, args: Any, kwargs: Any) -> None:
         self._depth += 1
         self._note((events.BEGIN_BACKWARD, now))
 
-    def on_end(self, now: float) -> None:
+    def on_end(self, now: float, tensors: Any, args: Any, kwargs: Any) -> None:
         self._depth = max(0, self._depth - 1)
         self._note((events.END_BACKWARD, now))

@@ -17,6 +17,8 @@ class Probe:
     name: ClassVar[str]
     guarded: ClassVar[tuple[str, ...]] = ()
 
+    __slots__ = ("__dict__", "on")
+
     def __init__(self, observer: "Observer") -> None:
         self.observer = observer
         self.on = True

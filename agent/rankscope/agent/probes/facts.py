@@ -24,7 +24,6 @@ class Facts(Probe):
         super().__init__(observer)
         self.trainer = "plain"
         self.device: torch.device | None = None
-        self.cuda = False
         self._looked = False
         self._remove: Callable[[], None] | None = None
 
@@ -52,7 +51,7 @@ class Facts(Probe):
             self.device = torch.device(parameter.device)
         if self.device is not None and self.device.type == "cuda" and self.device.index is None:
             self.device = torch.device("cuda", torch.cuda.current_device())
-        self.cuda = self.device is not None and self.device.type == "cuda"
+        self.observer.cuda = self.device is not None and self.device.type == "cuda"
 
     def read(self) -> dict[str, str]:
         facts = {
@@ -74,6 +73,8 @@ class Facts(Probe):
         launcher = os.environ.get("TORCHELASTIC_RUN_ID")
         if launcher:
             facts["torchelastic_run"] = launcher
+        setup = self.observer.probes["setup"]
+        facts |= self.observer.ask(setup, setup.read) or {}
         return {name: value[: limits.MAX_TEXT_CHARS] for name, value in facts.items()}
 
 

@@ -41,12 +41,12 @@ class GradNormProbe(Probe):
 
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
-        self._found: GradNorm | None = None
+        self.found: GradNorm | None = None
         self._steps = 0
         self._every = 1
         self._pace = Pace()
         self._clips: list[tuple[Any, str, Any, Any]] = []
-        self._handles: list[Any] = []
+        observer.update_begins.append((self, self.on_step))
 
     def install(self) -> None:
         clipped = self.observer.guard(self, self.on_clipped)
@@ -59,33 +59,25 @@ class GradNormProbe(Probe):
             self._clips.append((place, "clip_grad_norm_", original, wrappers[original]))
             place.clip_grad_norm_ = wrappers[original]
 
-    def watch_optimizer(self, optimizer: Any, *, first: bool) -> None:
-        if first:
-            hook = self.observer.guard(self, self.on_step, anywhere=True)
-            self._handles.append(optimizer.register_step_pre_hook(hook))
-
     def uninstall(self) -> None:
         for place, name, original, wrapper in self._clips:
             if getattr(place, name) is wrapper:
                 setattr(place, name, original)
         self._clips.clear()
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
 
     def on_clipped(self, now: float, total_norm: Any, args: Any, kwargs: Any) -> None:
         """``clip_grad_norm_(parameters, max_norm, norm_type)`` returned ``total_norm``."""
         norm_type = args[2] if len(args) > 2 else kwargs.get("norm_type", 2.0)
-        if float(norm_type) == 2.0 and self._found is None and not recorded():
-            self._found = _of_total(total_norm)
+        if float(norm_type) == 2.0 and self.found is None and not recorded():
+            self.found = _of_total(total_norm)
             self.observer.kernel_s += time.monotonic() - now
 
-    def on_step(self, now: float, optimizer: Any, *args: Any) -> None:
+    def on_step(self, now: float, optimizer: Any, args: Any, kwargs: Any) -> None:
         """The optimizer is about to use its gradients."""
         self._steps += 1
-        if self._found is not None or self._steps % self._every or recorded():
+        if self.found is not None or self._steps % self._every or recorded():
             return
-        self._found = local_norm(
+        self.found = local_norm(
             parameter.grad
             for group in optimizer.param_groups
             for parameter in group["params"]
@@ -97,7 +89,7 @@ class GradNormProbe(Probe):
 
     def take(self) -> GradNorm | None:
         """The step's norm, and a clean slate."""
-        found, self._found = self._found, None
+        found, self.found = self.found, None
         return found
 
 

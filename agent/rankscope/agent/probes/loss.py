@@ -12,6 +12,8 @@ import torch
 from rankscope.agent.probes.base import Probe
 from rankscope.agent.tracing import recorded
 
+Tensor = torch.Tensor
+
 Scalar = float | torch.Tensor
 """A float as it is, or a copy of a one-element CUDA tensor."""
 
@@ -25,17 +27,19 @@ class Loss(Probe):
 
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
+        self.found = False
+        """Whether there is something to take."""
         self._outputs: list[Scalar] = []
         self._backwards: list[Scalar] = []
         self._untrained = 0  # scalar outputs whose backward has not come yet
         self._told = False  # end_step was given the loss: nothing need be found
         self._misses = 0
         self._removals: list[Callable[[], None]] = []
+        observer.backward_begins.append((self, self.on_backward))
 
     def watch_model(self, model: Any, *, first: bool) -> None:
         if first and self._misses < LOOK_AT_OUTPUTS:
-            hook = self.observer.guard(self, self.on_output)
-            self._removals.append(self.observer.calls.add(model, output=hook))
+            self._removals.append(self.observer.calls.add(model, ends=(self, self.on_output)))
 
     def uninstall(self) -> None:
         for remove in self._removals:
@@ -48,23 +52,25 @@ class Loss(Probe):
         found = scalar(_loss_in(output))
         if found is not None:
             self._outputs.append(found)
+            self.found = True
             self._untrained += 1
         elif not self._outputs:
             self._misses += 1
             if self._misses >= LOOK_AT_OUTPUTS:  # this model returns none: look no more
                 self.uninstall()
 
-    def on_backward(self, now: float, tensors: Any) -> None:
+    def on_backward(self, now: float, tensors: Any, args: Any, kwargs: Any) -> None:
         if self._told or recorded():
             return
         if self._untrained:  # the model has returned this loss itself, unscaled
             self._untrained -= 1
             return
-        if isinstance(tensors, tuple | list) and len(tensors) == 1:
+        if type(tensors) is not Tensor and isinstance(tensors, tuple | list) and len(tensors) == 1:
             tensors = tensors[0]
         found = scalar(tensors)
         if found is not None:
             self._backwards.append(found)
+            self.found = True
 
     def given(self, loss: Any) -> Scalar | None:
         """The loss that ``end_step`` was given, as a number."""
@@ -80,6 +86,7 @@ class Loss(Probe):
         if self._backwards:
             self._backwards = []
         self._untrained = 0
+        self.found = False
         return found
 
     def on_device(
@@ -95,12 +102,12 @@ class Loss(Probe):
 
 def scalar(value: Any) -> Scalar | None:
     """``value`` as a number: read at once from the CPU, left on a CUDA device; else None."""
-    if type(value) is torch.Tensor:
+    if type(value) is Tensor:
         # In the order of what is common, as each of these costs a cold cache line or two.
         if value.is_cpu:
             if value.dim() and value.numel() != 1:
                 return None
-            return float(value.item()) if value.is_floating_point() else None
+            return value.item() if value.dtype.is_floating_point else None
         if value.is_cuda and value.numel() == 1 and value.is_floating_point():
             # A copy of its own: the loop may overwrite the tensor before it is read.
             return value.detach().to(torch.float32, copy=True)

@@ -20,24 +20,24 @@ class Modules(Probe):
         self._trains = torch.is_grad_enabled
 
     def watch_model(self, model: Any, *, first: bool) -> None:
-        begin = self.observer.guard(self, self.on_begin if first else self.on_begin_further)
-        end = self.observer.guard(self, self.on_end)
-        self._removals.append(self.observer.calls.add(model, before=begin, after=end))
+        begin = self.on_begin if first else self.on_begin_further
+        add = self.observer.calls.add
+        self._removals.append(add(model, begins=(self, begin), ends=(self, self.on_end)))
 
     def uninstall(self) -> None:
         for remove in self._removals:
             remove()
         self._removals.clear()
 
-    def on_begin(self, now: float, module: Any, args: Any) -> None:
+    def on_begin(self, now: float, module: Any, args: Any, kwargs: Any) -> None:
         # Under no_grad nothing is trained: an evaluation, whatever module.training says.
         trains = self._trains()
         self._note((events.BEGIN_FORWARD, now, trains))
         if trains:
             self.observer.microbatch += 1
 
-    def on_begin_further(self, now: float, module: Any, args: Any) -> None:
+    def on_begin_further(self, now: float, module: Any, args: Any, kwargs: Any) -> None:
         self._note((events.BEGIN_FURTHER_FORWARD, now, self._trains()))
 
-    def on_end(self, now: float, module: Any, args: Any) -> None:
+    def on_end(self, now: float, module: Any, args: Any, output: Any) -> None:
         self._note((events.END_FORWARD, now))

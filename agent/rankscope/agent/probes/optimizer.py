@@ -1,9 +1,11 @@
 """The optimizer's step, through torch's own hooks around it."""
 
 import threading
+import time
 from typing import Any, ClassVar
 
 from rankscope.agent import events
+from rankscope.agent.guards import entry
 from rankscope.agent.probes.base import Probe
 
 
@@ -15,11 +17,14 @@ class Optimizer(Probe):
         super().__init__(observer)
         self._handles: list[Any] = []
         self._note = observer.noted.append
+        self._clock = time.monotonic
 
     def watch_optimizer(self, optimizer: Any, *, first: bool) -> None:
-        guard = self.observer.guard
-        begin = guard(self, self.on_begin, anywhere=True)
-        end = guard(self, self.on_end_first if first else self.on_end, anywhere=True)
+        before = self.observer.update_begins if first else []
+        on_end = self.on_end_first if first else self.on_end
+        after = self.observer.update_ends if first else []
+        begin = entry(self.observer, *before, (self, self.on_begin), anywhere=True)
+        end = entry(self.observer, *after, (self, on_end), anywhere=True)
         self._handles += [
             optimizer.register_step_pre_hook(begin),
             optimizer.register_step_post_hook(end),
@@ -30,15 +35,16 @@ class Optimizer(Probe):
             handle.remove()
         self._handles.clear()
 
-    def on_begin(self, now: float, *args: Any) -> None:
+    def on_begin(self, now: float, optimizer: Any, args: Any, kwargs: Any) -> None:
         # The thread that steps the optimizer is the one that trains, whoever attached.
         self.observer.thread = threading.get_ident()
-        self._note((events.BEGIN_OPTIMIZER, now))
+        # What other probes did just before, in the same entry, is no time of the optimizer's.
+        self._note((events.BEGIN_OPTIMIZER, self._clock()))
 
-    def on_end(self, now: float, *args: Any) -> None:
+    def on_end(self, now: float, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._note((events.END_OPTIMIZER, now))
 
-    def on_end_first(self, now: float, *args: Any) -> None:
+    def on_end_first(self, now: float, optimizer: Any, args: Any, kwargs: Any) -> None:
         step = self.observer.step
         if step.called and step.on:
             self._note((events.END_OPTIMIZER, now))

@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from rankscope.agent import events
+from rankscope.agent import events, switch
 from rankscope.agent.probes.base import Probe
 
 MAX_TOKENS = 1 << 40
@@ -25,7 +25,13 @@ class Step(Probe):
         given = None
         if loss is not None:
             probe = self.observer.loss
-            given = self.observer.ask(probe, lambda: probe.given(loss))
+            if probe.on:
+                try:  # as ``ask`` does it, with fewer lines of code to fetch
+                    given = probe.given(loss)
+                except Exception as error:
+                    if switch.is_users(error):
+                        raise
+                    self.observer.fault(probe, error)
         self.observer.note_step(events.END_STEP, now, given, _count(tokens))
 
 
