@@ -8,8 +8,8 @@ import numpy as np
 from rankscope.hub.state.columns import Flags
 from rankscope.hub.state.numerics.columns import LATE_STEPS, NORM_STEPS, NumericColumns
 from rankscope.hub.state.numerics.episodes import CLEAN_S, CLEAN_STEPS, Episodes
-from rankscope.hub.state.numerics.logs import decoded, logs
-from rankscope.hub.state.numerics.outliers import Past, outliers, past_of
+from rankscope.hub.state.numerics.logs import Codes, decoded, logs
+from rankscope.hub.state.numerics.outliers import Past, outliers, past_of, shared_moves
 from rankscope.hub.state.numerics.parameters import Parameters
 from rankscope.hub.state.numerics.replicas import Replicas
 from rankscope.hub.state.numerics.steps import find_twins, lone_skips
@@ -122,7 +122,7 @@ class Numerics:
         self.replicas.tick(self.complete, count, now_s)
         first = max(self.judged + 1, self.complete - NORM_STEPS + 1)
         for step in range(first, self.complete + 1):
-            self._judge(step, among, now_s)
+            self._judge(state, step, among, now_s)
         if first <= self.complete:
             self.judged = self.complete
             self._refresh()
@@ -132,9 +132,10 @@ class Numerics:
     def _past_it(self, one: Outlier | Skip, now_s: float) -> bool:
         return self.complete - one.last_step >= CLEAN_STEPS and now_s - one.last_s >= CLEAN_S
 
-    def _judge(self, step: int, among: Flags, now_s: float) -> None:
+    def _judge(self, state: "RunState", step: int, among: Flags, now_s: float) -> None:
         find_twins(self.columns, step, among)
-        skipped = lone_skips(self.columns, step, among)
+        started = among & (state.ranks.start_step + 1 < step)  # the first step may begin midway
+        skipped = lone_skips(self.columns, step, started)
         if skipped:
             self._skipped(step, skipped, int(np.count_nonzero(among)) - len(skipped), now_s)
         current = self.episodes.current
@@ -155,7 +156,7 @@ class Numerics:
         if codes is None:
             return
         if self._past is None or len(self._past.usual) != len(codes):
-            self._past = past_of(self.columns.past(step))
+            self._past = _past(self.columns.past(step))
         for rank in outliers(codes, self._past, among):
             self._outlier(rank, step, among, now_s)
 
@@ -193,11 +194,11 @@ class Numerics:
         codes = self.columns.past(self.judged + 1)
         size = len(codes)
         if self._past is None or len(self._past.usual) != size or size <= ROWS_AT_ONCE:
-            self._past = past_of(codes)
+            self._past = _past(codes)
             return
         begin = self._turn % size
         rows = slice(begin, begin + ROWS_AT_ONCE)
-        part = past_of(codes[rows])
+        part = past_of(codes[rows], shared_moves(codes))
         self._past.usual[rows], self._past.spread[rows] = part.usual, part.spread
         self._past.top[rows] = part.top
         self._turn = begin + ROWS_AT_ONCE
@@ -206,7 +207,7 @@ class Numerics:
     def past(self) -> Past:
         """Each rank's usual norm and how it varies."""
         if self._past is None or len(self._past.usual) != self.columns.size:
-            self._past = past_of(self.columns.past(self.judged + 1))
+            self._past = _past(self.columns.past(self.judged + 1))
         return self._past
 
     # --- a part of the state ------------------------------------------------------------------
@@ -247,6 +248,10 @@ class Numerics:
         self.skips = msgspec.convert(saved["skips"], list[Skip])
         self.judged = msgspec.convert(saved["judged"], int)
         self.complete = msgspec.convert(saved["complete"], int)
+
+
+def _past(codes: Codes) -> Past:
+    return past_of(codes, shared_moves(codes))
 
 
 def signs(state: "RunState", message: m.Signs, received_s: float) -> None:

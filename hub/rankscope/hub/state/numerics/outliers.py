@@ -1,8 +1,10 @@
 """A rank whose gradient leaves its own past and its peers: robust statistics on log norms. Pure.
 
-Healthy norms differ between ranks by factors of 5 to 11 on small batches, and are 0 where every
-label is ignored: so each rank is compared with its own past (median and median absolute deviation
-of log norms), what all ranks do together is taken off, and what is 0 or not finite is left out.
+Healthy norms differ between ranks by factors of 5 to 11 on small batches, all of them may jump
+together by as much from one step to the next, and a rank whose labels are all ignored has 0. So a
+log norm is taken as the sum of what is usual for the rank (its median), what all ranks do in the
+step (the median of what is left), and a rest: the rest is what is judged, by the rests of the past.
+What is 0 or not finite is left out.
 """
 
 import math
@@ -19,19 +21,31 @@ LEAST_PAST = 5
 DEVIATIONS = 6.0
 """Robust standard deviations (1.4826 times the median absolute deviation)."""
 
-LEAST_LOG = math.log(100.0)
-"""However even the past was, less than this factor is no outlier."""
 
-ABOVE_TOP_LOG = math.log(30.0)
-"""Over the largest of its own past: a rank that has had such spikes before is no outlier."""
+@dataclass(frozen=True)
+class Limits:
+    """Natural logarithms of factors."""
 
-ABOVE_PEERS_LOG = math.log(10.0)
+    least: float
+    """However even the past was, less than this is no outlier."""
+    above_top: float
+    """Over the largest rest of its own past: a rank that had such spikes before is no outlier."""
+
+
+AMONG_PEERS = Limits(math.log(20.0), math.log(5.0))
+ALONE = Limits(math.log(100.0), math.log(30.0))
+"""Without peers nothing tells its own spikes from those of the training."""
+
+ABOVE_PEERS_LOG = math.log(5.0)
 """Over the largest of its peers in the same step, those that are outliers themselves left out."""
 
 UNKNOWN_PAST_LOG = math.log(1000.0)
 """Over the largest of its peers in the first steps, when there is no past yet."""
 
 MAD_TO_SD = 1.4826
+MAX_SUSPECTS = 64
+SAMPLE_RANKS = 512
+"""What all ranks do in a step is told by so many of them."""
 
 
 @dataclass(frozen=True)
@@ -40,33 +54,41 @@ class Past:
 
     usual: Logs
     spread: Logs
-    """Robust standard deviation."""
+    """Robust standard deviation of the rests."""
     top: Logs
-    """The largest that was no outlier."""
+    """The largest rest."""
 
 
-def past_of(codes: Codes) -> Past:
-    """Statistics of ``codes``, shape (ranks, steps)."""
+def shared_moves(codes: Codes) -> Logs:
+    """What all ranks did in each step, shape (steps,): 0 where there are no two to tell."""
+    step = max(1, len(codes) // SAMPLE_RANKS)
+    values = logs(codes[::step])
+    moved = (values - _median(values)[:, None]).T
+    several = np.count_nonzero(~np.isnan(moved), axis=1) >= 2
+    return np.where(several, np.nan_to_num(_median(moved)), np.float32(0.0))
+
+
+def past_of(codes: Codes, shared: Logs) -> Past:
+    """Statistics of ``codes``, shape (ranks, steps), without what was ``shared`` in each step."""
     values = logs(codes)
-    count = np.count_nonzero(~np.isnan(values), axis=1)
-    usual = _median(values, count)
-    deviation = np.abs(values - usual[:, None])
-    spread = _median(deviation, count) * np.float32(MAD_TO_SD)
-    ordinary = np.where(values <= (usual + LEAST_LOG)[:, None], values, -np.inf)
-    top = ordinary.max(axis=1, initial=-np.inf)
-    few = count < LEAST_PAST
+    few = np.count_nonzero(~np.isnan(values), axis=1) < LEAST_PAST
+    usual = _median(values)
+    rests = values - usual[:, None] - shared
+    spread = _median(np.abs(rests)) * np.float32(MAD_TO_SD)
+    top = np.where(np.isnan(rests), -np.inf, rests).max(axis=1, initial=-np.inf)
     usual[few] = np.nan
     spread[few] = np.nan
     return Past(usual, spread, top.astype(np.float32))
 
 
-def _median(values: Logs, count: "np.ndarray[tuple[int, ...], np.dtype[np.intp]]") -> Logs:
-    """Of each row, its NaNs left out; NaN where all are. The lower middle one of an even number."""
+def _median(values: Logs) -> Logs:
+    """Of each row, its NaNs left out; NaN where all are. The lower middle one of an even number:
+    of two ranks the one that stayed is what all do."""
     if not values.shape[1]:
         return np.full(values.shape[0], np.nan, dtype=np.float32)
+    count = np.count_nonzero(~np.isnan(values), axis=1)
     in_order = np.sort(values, axis=1)  # NaN comes last
-    middle = np.maximum(0, (count - 1) // 2)
-    found: Logs = in_order[np.arange(len(values)), middle]
+    found: Logs = in_order[np.arange(len(values)), np.maximum(0, (count - 1) // 2)]
     return found
 
 
@@ -76,9 +98,7 @@ def distances(now: Logs, past: Past) -> Logs:
     For the eye: the deviation counts as at least a factor of 1.35. NaN where not known.
     """
     moved = now - past.usual
-    known = np.sort(moved[~np.isnan(moved)])
-    # The lower middle one: of two ranks the one that stayed is what all do.
-    shift = known[(len(known) - 1) // 2] if known.size else np.float32(0.0)
+    shift = np.nan_to_num(_median(moved[None, :]))[0]
     return ((moved - shift) / np.maximum(past.spread, np.float32(0.3))).astype(np.float32)
 
 
@@ -90,26 +110,22 @@ def outliers(codes: Codes, past: Past, among: Flags) -> list[int]:
     now = logs(codes)
     now[~among] = np.nan
     known = ~np.isnan(now)
+    limits = AMONG_PEERS if np.count_nonzero(known) > 1 else ALONE
     moved = now - past.usual
-    suspects = np.flatnonzero(
-        (moved >= np.maximum(LEAST_LOG, DEVIATIONS * past.spread))
-        & (now >= past.top + ABOVE_TOP_LOG)
-    ).tolist()
-    found = []
+    least = np.maximum(
+        np.maximum(limits.least, DEVIATIONS * past.spread), past.top + limits.above_top
+    )
+    low = np.nan_to_num(_median(moved[None, :]))[0]
+    suspects = np.flatnonzero(moved - min(0.0, low) >= least).tolist()
     suspected = np.zeros(len(now), dtype=np.bool_)
     suspected[suspects] = True
     peers_top = float(now[known & ~suspected].max(initial=-np.inf))
-    for rank in suspects:
-        others = known.copy()
-        others[rank] = False
-        moves = moved[others]
-        moves = moves[~np.isnan(moves)]
-        shift = max(0.0, float(np.median(moves))) if moves.size else 0.0
-        beyond = float(moved[rank]) - shift
-        if (
-            beyond >= max(LEAST_LOG, DEVIATIONS * float(past.spread[rank]))
-            and now[rank] >= peers_top + ABOVE_PEERS_LOG
-        ):
+    found = []
+    for rank in suspects[:MAX_SUSPECTS]:
+        others = moved[np.arange(len(moved)) != rank]
+        others = others[~np.isnan(others)]
+        shift = float(np.median(others)) if others.size else 0.0
+        if float(moved[rank]) - shift >= least[rank] and now[rank] >= peers_top + ABOVE_PEERS_LOG:
             found.append(rank)
     return found or _without_past(now, known, past)
 
