@@ -30,6 +30,9 @@ MEMORY = m.Memory(
     device_total_bytes=None,
     resident_bytes=512_000_000,
     peak_resident_bytes=600_000_000,
+    anonymous_bytes=400_000_000,
+    limit_bytes=8_000_000_000,
+    limited_bytes=5_000_000_000,
 )
 
 MESSAGES: dict[m.Kind, m.Message] = {
@@ -195,6 +198,18 @@ MESSAGES: dict[m.Kind, m.Message] = {
         ),
         native=True,
         source="train.py:41 in main",
+        operations=(
+            m.Operation(
+                group="0",
+                seq=12,
+                name="gloo:all_reduce",
+                sizes="[1024] -> [1024]",
+                dtype="float32",
+                state="scheduled",
+                source="train.py:39 in main",
+                age_s=1.5,
+            ),
+        ),
     ),
     m.Kind.INQUIRE: m.Inquire(rank=1, what=("stacks", "operations")),
     m.Kind.NODE_HELLO: m.NodeHello(

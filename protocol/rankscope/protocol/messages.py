@@ -181,6 +181,12 @@ class Memory(Message, frozen=True):
     device_total_bytes: Bytes | None
     resident_bytes: Bytes
     peak_resident_bytes: Bytes
+    anonymous_bytes: Bytes | None = None
+    """Of the resident set what is no file's and not shared; None where that is not known."""
+    limit_bytes: Bytes | None = None
+    """A limit on the process's address space (``ulimit -v``); None where there is none."""
+    limited_bytes: Bytes | None = None
+    """How much of that it takes."""
 
 
 class CollectiveStatus(Message, frozen=True):
@@ -507,6 +513,10 @@ class ForeignStacks(FromNode, frozen=True):
     """``file:line in function`` of the innermost frame of the user's own code; empty: none."""
     error: Text = ""
     """Why there are none, in words, and what to change."""
+    operations: Annotated[tuple[Operation, ...], Meta(max_length=limits.MAX_OPERATIONS)] = ()
+    """The newest collectives that the rank's own code called, oldest first, from what it leaves
+    behind: also of one that has ended, of which there are no threads. Whether they were completed
+    is not known."""
 
 
 # --- from the launcher -----------------------------------------------------------------------

@@ -1,7 +1,8 @@
-"""Memory: CUDA's allocator statistics (no synchronisation), and the process's resident set."""
+"""Memory: CUDA's allocator statistics (no synchronisation), and the process's own from /proc."""
 
 import resource
 import sys
+import time
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -9,6 +10,13 @@ import torch
 
 from rankscope.agent.probes.base import Probe
 from rankscope.protocol.messages import Memory
+
+PAGE_BYTES = resource.getpagesize()
+STATM = Path("/proc/self/statm")
+STATUS = Path("/proc/self/status")
+
+SLOW_EVERY_S = 0.5
+"""The allocator's statistics and the peak take ten times as long to read as the rest."""
 
 
 class MemoryProbe(Probe):
@@ -20,38 +28,69 @@ class MemoryProbe(Probe):
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
         self._total_bytes: int | None = None
+        self._stats: dict[str, Any] = {}
+        self._peak_bytes = 0
+        self._slow_s = -1e9
 
     def read(self) -> Memory:
-        resident, peak = resident_bytes()
+        """What is taken now."""
+        now = time.monotonic()
+        if now - self._slow_s >= SLOW_EVERY_S:
+            self._slow_s = now
+            self._peak_bytes = peak_resident_bytes()
+            self._look_at_device()
+        address, resident, anonymous = process_bytes()
+        self._peak_bytes = max(resident, self._peak_bytes)
+        limit = limit_bytes()
+        known = self._stats.get
+        return Memory(
+            allocated_bytes=known("allocated_bytes.all.current"),
+            reserved_bytes=known("reserved_bytes.all.current"),
+            peak_allocated_bytes=known("allocated_bytes.all.peak"),
+            peak_reserved_bytes=known("reserved_bytes.all.peak"),
+            device_total_bytes=self._total_bytes,
+            resident_bytes=resident,
+            peak_resident_bytes=self._peak_bytes,
+            anonymous_bytes=anonymous,
+            limit_bytes=limit,
+            limited_bytes=None if limit is None else address,
+        )
+
+    def _look_at_device(self) -> None:
         device = self.observer.device
         cuda: Any = torch.cuda
         if device is None or device.type != "cuda" or not cuda.is_initialized():
-            return Memory(None, None, None, None, None, resident, peak)
-        stats: dict[str, Any] = torch.cuda.memory_stats(device)
+            return
         if self._total_bytes is None:
-            self._total_bytes = int(torch.cuda.get_device_properties(device).total_memory)
-        return Memory(
-            allocated_bytes=int(stats.get("allocated_bytes.all.current", 0)),
-            reserved_bytes=int(stats.get("reserved_bytes.all.current", 0)),
-            peak_allocated_bytes=int(stats.get("allocated_bytes.all.peak", 0)),
-            peak_reserved_bytes=int(stats.get("reserved_bytes.all.peak", 0)),
-            device_total_bytes=self._total_bytes,
-            resident_bytes=resident,
-            peak_resident_bytes=peak,
-        )
+            self._total_bytes = int(cuda.get_device_properties(device).total_memory)
+        self._stats = cuda.memory_stats(device)
 
 
-def resident_bytes() -> tuple[int, int]:
-    """(now, peak) of this process: VmRSS and VmHWM, or ``getrusage`` where there is no /proc."""
+def process_bytes() -> tuple[int | None, int, int | None]:
+    """(address space, resident, resident and anonymous) of this process, from ``statm`` of proc(5).
+
+    Where there is no /proc the peak stands for the resident set.
+    """
     try:
-        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+        pages = [int(field) for field in STATM.read_bytes().split()[:3]]
+    except (OSError, ValueError):
+        return None, peak_resident_bytes(), None
+    address, resident, shared = (page * PAGE_BYTES for page in pages)
+    return address, resident, max(0, resident - shared)
+
+
+def peak_resident_bytes() -> int:
+    """VmHWM; ``getrusage`` where there is no /proc, for it also has what came before an exec."""
+    try:
+        lines = STATUS.read_bytes().splitlines()
     except OSError:
         unit = 1 if sys.platform == "darwin" else 1024
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-        return peak, peak
-    found = {"VmRSS": 0, "VmHWM": 0}
-    for line in status.splitlines():
-        name, _, value = line.partition(":")
-        if name in found:
-            found[name] = int(value.split()[0]) * 1024  # "   123456 kB"
-    return found["VmRSS"], max(found.values())
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    peaks = (int(line.split()[1]) * 1024 for line in lines if line.startswith(b"VmHWM:"))
+    return next(peaks, 0)
+
+
+def limit_bytes() -> int | None:
+    """The limit on the address space; None where there is none."""
+    soft = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return None if soft == resource.RLIM_INFINITY else soft

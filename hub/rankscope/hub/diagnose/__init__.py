@@ -15,6 +15,7 @@ from rankscope.hub.diagnose.gradient_outlier import gradient_outlier
 from rankscope.hub.diagnose.hangs import hangs
 from rankscope.hub.diagnose.link_lost import link_lost
 from rankscope.hub.diagnose.nonfinite import nonfinite
+from rankscope.hub.diagnose.memory import memory
 from rankscope.hub.diagnose.rank_dead import rank_dead
 from rankscope.hub.diagnose.rank_stopped import rank_stopped
 from rankscope.hub.diagnose.replica_divergence import replica_divergence
@@ -35,6 +36,7 @@ DIAGNOSES: tuple[Diagnosis, ...] = (
     replica_divergence,
     silent_skip,
     duplicate_data,
+    memory,
     environment_mismatch,
     duplicate_seed,
 )

@@ -22,7 +22,7 @@ def duplicate_seed(state: RunState, now_s: float) -> list[Finding]:
     if len(alike) == sum(map(len, alike.values())):
         return []
     on_purpose = len({len(ranks) for ranks in alike.values()}) == 1
-    findings = []
+    findings: list[Finding] = []
     for (seed, _), ranks in alike.items():
         if len(ranks) < 2 or len(findings) == MAX_FINDINGS:
             continue

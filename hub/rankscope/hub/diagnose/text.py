@@ -28,6 +28,14 @@ def age_text(seconds: float) -> str:
     return f"{int(seconds)} s" if seconds < 120 else f"{int(seconds // 60)} min"
 
 
+def size_text(size_bytes: float) -> str:
+    """``41.2 GB``: three digits, decimal units."""
+    for factor, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if size_bytes >= factor * 0.9995:
+            return f"{size_bytes / factor:.3g} {unit}"
+    return f"{size_bytes:.0f} B"
+
+
 def signal_name(number: int) -> str:
     """``SIGKILL`` for 9; real-time signals by number."""
     try:

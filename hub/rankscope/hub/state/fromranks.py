@@ -132,6 +132,8 @@ def beat(state: "RunState", beat: m.Beat, received_s: float) -> None:
         ranks.goodbye[beat.rank] = NO_GOODBYE  # it was attached again
     if beat.memory is not None:
         state.words.memory[beat.rank] = beat.memory
+        start_step = ranks.start_step.item(beat.rank)
+        state.memory.reading(beat.rank, beat.step, start_step, beat.memory)
     if beat.collectives:
         statuses(state, beat.rank, beat.collectives)
     state.progress.beat(beat, received_s)

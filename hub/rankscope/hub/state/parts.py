@@ -7,7 +7,7 @@ version lacks it: it then begins empty.
 
 from typing import Any, Protocol
 
-PARTS: tuple[str, ...] = ("progress", "stacks", "operations", "setup", "numerics")
+PARTS: tuple[str, ...] = ("progress", "stacks", "operations", "setup", "memory", "numerics")
 
 
 class Part(Protocol):

@@ -9,6 +9,7 @@ from rankscope.hub.state import fromnodes, fromranks, numerics, silence
 from rankscope.hub.state.clocks import Clocks
 from rankscope.hub.state.columns import MAX_SIZE
 from rankscope.hub.state.history import History
+from rankscope.hub.state.memory import MemoryHistory
 from rankscope.hub.state.nodes import LateEnd, Nodes, Sentinel
 from rankscope.hub.state.operations import Operations
 from rankscope.hub.state.parts import PARTS, Part
@@ -69,6 +70,7 @@ class RunState:
         self.stacks = Stacks()
         self.operations = Operations()
         self.setup = Setup()
+        self.memory = MemoryHistory()
         self.numerics = numerics.Numerics()
         self.inquiries = Inquiries()
         """What the diagnosis would like to know; not saved."""
