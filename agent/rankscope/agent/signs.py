@@ -89,6 +89,10 @@ class Signs:
             return stage in self._stages
         return (stage, microbatch) in self._told
 
+    def shown(self, stage: Stage) -> bool:
+        """Whether something was found at ``stage`` in the step in work."""
+        return stage in self._stages
+
     def publish(self) -> None:
         """Hand on what is new, at once. Does nothing when nothing is."""
         if self._new and not self._looking:

@@ -22,7 +22,8 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
     fp16_compress_hook,
 )
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP1
+from torch.distributed.fsdp import MixedPrecision, MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -208,6 +209,15 @@ WAYS: dict[str, Way] = {
     "ddp sum clip": lambda run: run.train(
         hooked(sum_then_divide), spoil=spoiler(-1, 2, 1, 3e38), clip=True
     ),
+    "fsdp1": lambda run: run.train(flat(net(), False)),
+    "fsdp1 orig": lambda run: run.train(flat(net(), True)),
+    "fsdp1 accumulates": lambda run: run.train(flat(net(), True), microbatches=3),
+    "fsdp1 bf16": lambda run: run.train(
+        flat(net(), True, mixed_precision=MixedPrecision(torch.bfloat16, torch.float32))
+    ),
+    "fsdp1 nan": lambda run: run.train(
+        flat(net(), True), microbatches=3, spoil=output_spoiler(1, 2, 2)
+    ),
     "fsdp2": lambda run: run.train(sharded(net())),
     "fsdp2 accumulates": lambda run: run.train(sharded(net()), microbatches=3, sync=set_sync),
     "fsdp2 kept": lambda run: run.train(sharded(net(), reshard_after_forward=False)),
@@ -262,6 +272,31 @@ def sharded(model: Net, **options: Any) -> Any:
     for block in model.blocks:
         fully_shard(block, **options)
     return fully_shard(model, **options)
+
+
+def flat(model: Net, orig: bool, **options: Any) -> Any:
+    for index, block in enumerate(model.blocks):
+        model.blocks[index] = FSDP1(
+            block, use_orig_params=orig, device_id=torch.device("cpu"), **options
+        )
+    return FSDP1(model, use_orig_params=orig, device_id=torch.device("cpu"), **options)
+
+
+def output_spoiler(rank: int, step: int, microbatch: int):  # type: ignore[no-untyped-def]
+    """The gradient of the second block's output becomes NaN, on that rank."""
+
+    def spoil(at_step: int, at_microbatch: int, model: Any) -> None:
+        if (at_step, at_microbatch) != (step, microbatch) or rank != dist.get_rank():
+            return
+        (block,) = (m for n, m in model.named_modules() if n.endswith("blocks.1"))
+
+        def on_output(module: Any, args: Any, output: Any) -> None:
+            handle.remove()
+            output.register_hook(lambda gradient: gradient * float("nan"))
+
+        handle = block.register_forward_hook(on_output)
+
+    return spoil
 
 
 def set_sync(model: Any, last: bool) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import torch
 
-from rankscope.agent import switch
+from rankscope.agent import events, switch
 from rankscope.agent.probes.gradients import measure
 from rankscope.agent.probes.gradients.ledger import Ledger
 from rankscope.agent.tracing import recorded
@@ -41,8 +41,10 @@ class Accumulated:
         """The same, in the next backward only."""
         self.cast: Callable[[], torch.dtype | None] = lambda: None
         """What the gradients of this backward are about to be cast to."""
+        self.reduces: Callable[[], bool] = lambda: False
+        """Whether gradients are reduced in the backward in work."""
         self.ended: Callable[[], None] = lambda: None
-        """Called when a backward has computed all gradients, before DDP hands out reduced ones."""
+        """Called when a backward has ended and gradients are reduced that should be looked at."""
         self.not_covered: dict[str, str] = {}
         """Parameters that could not be looked at, and why."""
         self._device: torch.device | None = None
@@ -71,6 +73,24 @@ class Accumulated:
         )
         self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
         return True
+
+    def place_flat(
+        self, owner: int, flat: Any, names: list[str], sizes: list[int], padding: list[bool]
+    ) -> None:
+        """Look at a flat parameter: ``sizes`` of its parts, of which those not ``padding`` have
+        ``names``."""
+        indices = [self.ledger.index(owner, name) for name in names]
+        hook = functools.partial(self.on_flat, indices, sizes, padding)
+        self._handles.append(flat.register_post_accumulate_grad_hook(hook))
+
+    @staticmethod
+    def has(parameter: Any) -> bool:
+        """Whether ``parameter`` is looked at already, for whatever model."""
+        hooks = parameter._post_accumulate_grad_hooks or {}
+        return any(
+            isinstance(getattr(getattr(hook, "func", None), "__self__", None), Accumulated)
+            for hook in hooks.values()
+        )
 
     def remove(self) -> None:
         for handle in self._handles:
@@ -141,6 +161,23 @@ class Accumulated:
                 raise
             self._fault(error)
 
+    def on_flat(self, indices: list[int], sizes: list[int], padding: list[bool], flat: Any) -> None:
+        if _compiling() or not self.probe.on:
+            return
+        try:
+            gradient = flat.grad
+            total = sum(sizes)
+            if gradient is None or gradient.dim() != 1 or gradient.numel() < total:
+                return
+            with torch.no_grad():
+                parts = gradient[:total].split(sizes)
+            gradients = [part for part, pads in zip(parts, padding, strict=True) if not pads]
+            self.take(indices, gradients, None)
+        except Exception as error:
+            if switch.is_users(error):
+                raise
+            self._fault(error)
+
     def _fault(self, error: Exception) -> None:
         self._drop()
         self.probe.observer.fault(self.probe, error)
@@ -165,6 +202,17 @@ class Accumulated:
                 parts, self._on_device = self._on_device, []
                 self.probe.late.submit(self._now[1], self.ledger.microbatch, parts)
             self.ledger.end()
+            if self.ledger.wants_reduced() and self.reduces():
+                _engine.queue_callback(self._on_reduced)  # after DDP's own, ordered before
+            # From here to the end of the backward DDP waits for the other ranks.
+            self.probe.observer.noted.append((events.COMPUTED, time.monotonic()))
+        except Exception as error:
+            if switch.is_users(error):
+                raise
+            self._fault(error)
+
+    def _on_reduced(self) -> None:
+        try:
             self.ended()
         except Exception as error:
             if switch.is_users(error):

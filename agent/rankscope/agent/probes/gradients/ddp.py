@@ -23,6 +23,7 @@ def settle(hooks: Accumulated, model: Any) -> None:
     if wrapper is None:
         return
     hooks.cast = functools.partial(cast_of, weakref.ref(wrapper))
+    hooks.reduces = functools.partial(reduces, weakref.ref(wrapper))
     own = {id(parameter) for parameter in model.parameters()}
     # Without a bucket view DDP writes what was reduced over the gradients when backward ends, in a
     # callback that its first hook orders. Ours was ordered before if each parameter is watched.
@@ -40,6 +41,11 @@ def wrapper_of(model: Any) -> Any:
     if isinstance(inner, kind):
         return inner
     return getattr(kind, "_active_ddp_module", None)
+
+
+def reduces(wrapper: "weakref.ref[Any]") -> bool:
+    """Whether DDP reduces at the end of the backward in work."""
+    return bool(getattr(wrapper(), "require_backward_grad_sync", False))
 
 
 def cast_of(wrapper: "weakref.ref[Any]") -> torch.dtype | None:

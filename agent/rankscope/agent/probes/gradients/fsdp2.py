@@ -90,6 +90,8 @@ class UnitWatch:
         self.hooks = hooks
         self.fired = False
         """Whether a backward has come by."""
+        self.reduced = False
+        """Whether gradients were reduced in the backward in work."""
         self._owner = id(model)
         self._indices: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.learn(model)
@@ -105,9 +107,14 @@ class UnitWatch:
                 self._indices[one] = self.hooks.ledger.index(self._owner, name)
         return managed
 
+    def take_reduced(self) -> bool:
+        """Whether gradients were reduced in the backward that ends; asked once."""
+        reduced, self.reduced = self.reduced, False
+        return reduced
+
     def about_to_reduce(self, parameters: Any, gradients: Any) -> None:
         """``gradients`` of ``parameters`` are this rank's own; they are cast and reduced next."""
-        self._guarded(lambda: self._look(parameters, gradients, "reduce"))
+        self._guarded(lambda: self._look(parameters, gradients, reduces=True))
 
     def before_post_backward(self, group: Any) -> None:
         """A unit's backward has ended: look where nothing will be reduced now."""
@@ -130,9 +137,9 @@ class UnitWatch:
             return  # all there is will be looked at when it is reduced
         found = [(one, one._unsharded_param.grad) for one in kept]
         found = [(one, gradient) for one, gradient in found if gradient is not None]
-        self._look([one for one, _ in found], [gradient for _, gradient in found], "microbatch")
+        self._look([one for one, _ in found], [gradient for _, gradient in found])
 
-    def _look(self, parameters: Any, gradients: Any, when: str) -> None:
+    def _look(self, parameters: Any, gradients: Any, *, reduces: bool = False) -> None:
         indices: list[int] = []
         tensors: list[torch.Tensor] = []
         cast: torch.dtype | None = None
@@ -149,7 +156,8 @@ class UnitWatch:
             accumulated = accumulated or tensor.dtype != one._unsharded_param.dtype
         if indices:
             self.fired = True
-            self.hooks.take(indices, tensors, cast, accumulated and when == "reduce")
+            self.hooks.take(indices, tensors, cast, accumulated and reduces)
+            self.reduced = self.reduced or reduces
 
 
 def unit_parameters(model: Any) -> Iterable[Any]:

@@ -5,13 +5,20 @@ it (``late``), by the same rules, under the number of the step they are of.
 """
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
 
+from rankscope.agent import events
 from rankscope.agent.probes.gradients import measure
+from rankscope.agent.probes.gradients.outliers import Outliers
+from rankscope.protocol import limits
 from rankscope.protocol.messages import ParameterNorm, Sign, Stage
+
+ARMED_STEPS: Final = 8
+"""Steps after the last sign in which reduced gradients are looked at without another reason."""
 
 SUSPICIOUS: Final = 1e30
 """A gradient's norm beyond which a sum over ranks may leave the range of fp32."""
@@ -29,6 +36,8 @@ class Ledger:
         """The note's number of the step that ``norms`` is of."""
         self.last: tuple[int, dict[int, float]] = (0, {})
         """The same of the last step in which there were gradients."""
+        self.norm: float | None = None
+        """The global norm of the step in work so far, unscaled."""
         self.suspicious = False
         """Whether the reduced gradients of this step are to be looked at, one by one."""
         self.scale: Callable[[], float | None] = lambda: None
@@ -37,6 +46,8 @@ class Ledger:
         self.bad_before: dict[int, int] = {}
         self.kept: set[int] = set()
         """Parameters whose gradient was bad before the step's first backward: never cleared."""
+        self._outliers = Outliers()
+        self._told = 0  # the number of the step whose norms were sent
         self._indices: dict[tuple[int, str], int] = {}
         self._backwards = 0  # in the step in work
         self._cast: set[int] = set()  # parameters that did not survive a cast in it
@@ -62,8 +73,13 @@ class Ledger:
         self._backwards = 1
         if self.norms:
             self.last = (self.number, self.norms)
+            if self.norm is not None:
+                self._outliers.completed(self.norm)
+        self.norm = None
         self.number, self.norms = number, {}
         self.bad_before, self.bad = self.bad, {}
+        if not self.bad_before:
+            self.kept.clear()
         self.suspicious = False
         self._cast.clear()
 
@@ -104,7 +120,7 @@ class Ledger:
         found = None if math.isfinite(norm) else measure.bad(tensor)
         if found is not None and summed and index not in self.bad and found.value != "nan":
             self.cast(index, math.inf, tensor.dtype)  # each microbatch's own was finite
-            return math.inf
+            return self.norms.get(index, math.inf)
         if found is not None:
             self._bad(index, found)
             return math.nan if found.value == "nan" else math.inf
@@ -150,6 +166,10 @@ class Ledger:
             note="; ".join(part for part in (note, self.scaler_note()) if part),
         )
 
+    def wants_reduced(self) -> bool:
+        """Whether there is a reason to look at the reduced gradients of this step."""
+        return self.suspicious or 0 <= self.observer.signs.steps_since < ARMED_STEPS
+
     def scaler_note(self) -> str:
         """``scaler`` where a gradient scaler is at work, which overflows in ordinary runs."""
         return "scaler" if self.scale() is not None else ""
@@ -166,31 +186,52 @@ class Ledger:
         if scale:
             norm /= scale
             observer.more["loss_scale"] = scale
-        observer.more["local_norm"] = norm
+        observer.more["local_norm"] = self.norm = norm
         if signs.bad:
             signs.publish()
+            if self.bad and not self.bad_before:
+                self.tell()
+        elif self._outliers.leaves(norm):
+            self.tell(before=True)
 
-    # of the last step, for whoever asks
+    def tell(self, before: bool = False) -> None:
+        """Send the norms of all parameters in the step in work, and in the one ``before`` it."""
+        if self._told == self.number:
+            return
+        self._told = self.number
+        if before and self.last[1]:
+            self.send(*self.last)
+        self.send(self.number, self.norms)
 
-    def by_trouble(self, limit: int, chars: int = 40_000) -> tuple[int, list[ParameterNorm], int]:
-        """(number of the step's note, norms, how many are left out), the worst first.
+    def send(self, number: int, norms: dict[int, float]) -> None:
+        told, left_out = by_trouble(self.names, norms)
+        observer = self.observer
+        observer.noted.append(
+            (events.PARAMETER_NORMS, time.monotonic(), number, tuple(told), left_out)
+        )
+        observer.urgent()
 
-        What is not finite comes first, then the largest. Any thread.
-        """
-        number, norms = (self.number, self.norms) if self.norms else self.last
-        rows = list(norms.items())
-        rows.sort(key=lambda row: -row[1] if math.isfinite(row[1]) else -math.inf)
-        told: list[ParameterNorm] = []
-        for index, norm in rows[:limit]:
-            name = self.names[index]
-            chars -= len(name) + 16
-            if chars < 0:
-                break
-            finite = math.isfinite(norm)
-            told.append(
-                ParameterNorm(name, norm if finite else None, "" if finite else measure.word(norm))
+
+def by_trouble(
+    names: Sequence[str], norms: dict[int, float], chars: int = 40_000
+) -> tuple[list[ParameterNorm], int]:
+    """Norms by parameter, the worst first, and how many were left out for want of room.
+
+    What is not finite comes first, then the largest.
+    """
+    rows = sorted(norms.items(), key=lambda row: -row[1] if math.isfinite(row[1]) else -math.inf)
+    told: list[ParameterNorm] = []
+    for index, norm in rows[: limits.MAX_PARAMETERS]:
+        chars -= len(names[index]) + 16
+        if chars < 0:
+            break
+        finite = math.isfinite(norm)
+        told.append(
+            ParameterNorm(
+                names[index], norm if finite else None, "" if finite else measure.word(norm)
             )
-        return number, told, len(rows) - len(told)
+        )
+    return told, len(rows) - len(told)
 
 
 def late_signs(

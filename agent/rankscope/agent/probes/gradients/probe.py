@@ -1,7 +1,9 @@
 """The probe of gradients before reduction: decides where to stand, and keeps the ledger."""
 
 import functools
+import math
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
@@ -10,7 +12,7 @@ import torch
 from rankscope.agent import events
 from rankscope.agent.probes.base import Probe
 from rankscope.agent.probes.facts import trainer_of
-from rankscope.agent.probes.gradients import ddp, measure
+from rankscope.agent.probes.gradients import ddp, fsdp1, measure, reduced
 from rankscope.agent.probes.gradients.accumulated import Accumulated
 from rankscope.agent.probes.gradients.fsdp2 import Units, UnitWatch
 from rankscope.agent.probes.gradients.late import Arrived, LateNorms
@@ -29,7 +31,7 @@ LOOK_AGAIN: Final = 64
 
 class Gradients(Probe):
     name: ClassVar[str] = "gradients"
-    guarded: ClassVar[tuple[str, ...]] = ("on_forward",)
+    guarded: ClassVar[tuple[str, ...]] = ("on_forward", "on_update")
 
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
@@ -40,6 +42,7 @@ class Gradients(Probe):
         self.ledger.scale = self.scalers.scale
         self.places: list[Place] = []
         self._facts: dict[str, str] = {}
+        observer.update_begins.append((self, self.on_update))
         self._late_norms: dict[int, dict[int, float]] = {}
 
     def install(self) -> None:
@@ -48,8 +51,8 @@ class Gradients(Probe):
     def watch_model(self, model: Any, *, first: bool) -> None:
         place = Place(self, model)
         self.places.append(place)
-        hook = self.observer.guard(self, functools.partial(self.on_forward, place), anywhere=True)
-        place.removals.append(self.observer.calls.add(model, before=hook))
+        begins = (self, functools.partial(self.on_forward, place))
+        place.removals.append(self.observer.calls.add(model, begins=begins))
 
     def uninstall(self) -> None:
         for place in self.places:
@@ -58,9 +61,27 @@ class Gradients(Probe):
         self.scalers.uninstall()
         self.units.uninstall()
 
-    def on_forward(self, place: "Place", now: float, model: Any, args: Any) -> None:
+    def on_forward(self, place: "Place", now: float, model: Any, args: Any, kwargs: Any) -> None:
         if torch.is_grad_enabled():
             place.on_forward(model)
+
+    # the reduced gradient
+
+    def on_update(self, now: float, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """The first optimizer is about to use its gradients, whose norm may be known by now."""
+        found = self.observer.gradnorm.found
+        if found is None or not isinstance(found.value, float):
+            return
+        if math.isfinite(found.value):
+            self.observer.signs.looked(Stage.REDUCED)
+            return
+        for place in self.places:
+            place.on_norm(found.value)
+
+    def look_reduced(self, named: list[tuple[str, torch.Tensor]]) -> None:
+        signs = self.observer.signs
+        if reduced.look(signs, named, self.ledger.scaler_note()):
+            signs.publish()
 
     def say(self) -> None:
         """What is covered has changed."""
@@ -116,6 +137,7 @@ class Place:
         self.removals: list[Callable[[], None]] = []
         self.hooks: Accumulated | None = None
         self.units: UnitWatch | None = None
+        self._model = weakref.ref(model)
         self._left_out: dict[str, str] = {}
         self._forwards = 0
 
@@ -131,6 +153,9 @@ class Place:
 
     def on_forward(self, model: Any) -> None:
         """A training forward of ``model`` begins: wrappers and devices are final by now."""
+        ledger = self.probe.ledger
+        if ledger.bad and ledger.number != self.probe.observer.number:
+            self.find_kept(model)
         if self._forwards % LOOK_AGAIN == 0:
             self._look(model)
         elif self._forwards == LOOK_FOR_UNITS and self.units is not None and not self.units.fired:
@@ -146,10 +171,14 @@ class Place:
         trainer = trainer_of(model)
         if self.hooks is None:
             self.hooks = Accumulated(self.probe, self.probe.ledger)
+            self.hooks.ended = self.on_reduced
         managed: set[int] = set()
         where = "hooks on parameters"
         if trainer == "ddp":
             ddp.settle(self.hooks, model)
+        elif trainer == "fsdp1":
+            managed = fsdp1.place(self.hooks, model)
+            where = "hooks on flat parameters"
         elif trainer == "fsdp2":
             managed = self._look_at_units(model)
             where = "FSDP2 before reduce-scatter" if self.units is not None else ""
@@ -166,16 +195,43 @@ class Place:
         watch = UnitWatch(self.hooks, model)
         if self.probe.units.install():
             self.units = watch
+            self.hooks.reduces = watch.take_reduced
             self.probe.units.watchers.append(watch)
         else:
             self._leave_out("FSDP2 units", f"torch {torch.__version__} is not known")
         return watch.learn(model)
 
+    def on_reduced(self) -> None:
+        """A backward has ended; its gradients are reduced, and there is a reason to look."""
+        model = self._model()
+        if model is not None:
+            self.probe.look_reduced(reduced.gradients(model))
+
+    def on_norm(self, norm: float) -> None:
+        """The global norm of the reduced gradients is not finite; they may have been clipped."""
+        model = self._model()
+        if model is not None and several_ranks():
+            signs = self.probe.observer.signs
+            if not signs.shown(Stage.REDUCED):
+                note = self.probe.ledger.scaler_note()
+                reduced.look(signs, reduced.gradients(model), note, clipped=math.isnan(norm))
+                signs.publish()
+
+    def find_kept(self, model: Any) -> None:
+        """Of the parameters that were bad: whose gradient was not cleared since."""
+        ledger = self.probe.ledger
+        ledger.kept = {
+            index
+            for name, gradient in reduced.gradients(model)
+            if (index := ledger.index(id(model), name)) in ledger.bad
+            and measure.bad(gradient) is not None
+        }
+
     def _place(self, model: Any, managed: set[int]) -> bool:
         assert self.hooks is not None
         changed = False
         for name, parameter in named_parameters(model):
-            if id(parameter) in managed or not parameter.requires_grad or _has_ours(parameter):
+            if id(parameter) in managed or not parameter.requires_grad or self.hooks.has(parameter):
                 continue
             if name in self._left_out:
                 continue
@@ -185,9 +241,10 @@ class Place:
         return changed
 
 
-def _has_ours(parameter: Any) -> bool:
-    hooks = parameter._post_accumulate_grad_hooks or {}
-    return any(
-        isinstance(getattr(getattr(hook, "func", None), "__self__", None), Accumulated)
-        for hook in hooks.values()
+def several_ranks() -> bool:
+    distributed = torch.distributed
+    return (
+        distributed.is_available()
+        and distributed.is_initialized()
+        and distributed.get_world_size() > 1
     )
