@@ -34,6 +34,9 @@ class Feed:
         self.put(replace(self.latest, status=self))
     def stop(self, timeout_s):
         pass
+    def request_view(self, wanted):
+        pass
+
     def request_rank(self, rank):
         pass
 

@@ -140,6 +140,7 @@ class Dashboard(App[None]):
             return
         before = self._picture
         self._picture = Picture(snapshot, before.title, before.readonly, before.ends_run)
+        self._ask_view()
         if self._picture.news != before.news or self._due():
             self.draw()
 
@@ -188,7 +189,11 @@ class Dashboard(App[None]):
     def _moved(self, notice: str = "") -> None:
         self._notice = notice
         self._poller.request_rank(self._navigation.screen.rank_wanted())
+        self._ask_view()
         self.draw()
+
+    def _ask_view(self) -> None:
+        self._poller.request_view(self._navigation.screen.view_wanted(self._picture))
 
     def get_system_commands(self, screen: TextualScreen[object]) -> Iterable[SystemCommand]:
         """The palette's entries: the registry's, and nothing else."""

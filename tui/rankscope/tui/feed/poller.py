@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from rankscope.protocol.exits import UserError
-from rankscope.protocol.shapes import Incidents, Overview, RankDetail, Status
+from rankscope.protocol.shapes import Incidents, Overview, RankDetail, Shape, Status
 from rankscope.tui.feed.client import Reply
 from rankscope.tui.feed.link import LinkError
 from rankscope.tui.feed.merge import Held, merge, overview_at, status_at
@@ -63,6 +63,17 @@ class Snapshot:
     """The rank asked for with :meth:`Poller.request_rank`."""
     incidents: Incidents | None = None
     """The incident log, while asked for with :meth:`Poller.request_incidents`."""
+    view: Shape | None = None
+    """The one further view asked for with :meth:`Poller.request_view`; another one for a moment
+    after that was changed: look at its type."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A view a screen needs beside status and overview, and of which rank if of one."""
+
+    view: str
+    rank: int | None = None
 
 
 class Poller:
@@ -87,6 +98,8 @@ class Poller:
         self._thread = threading.Thread(target=self._run, name="rankscope-feed", daemon=True)
         self._wanted_rank: int | None = None
         self._want_incidents = False
+        self._wanted_view: Wanted | None = None
+        self._view: tuple[Wanted, Shape, int] | None = None
         self._connection: Connection | None = None
         self._held: Held | None = None
         self._overview: tuple[Overview, float] | None = None
@@ -113,6 +126,12 @@ class Poller:
         """Ask for the incident log too, from now on."""
         self._want_incidents = wanted
         self._wake.set()
+
+    def request_view(self, wanted: Wanted | None) -> None:
+        """Ask for this view too, from now on; None for none."""
+        if wanted != self._wanted_view:
+            self._wanted_view = wanted
+            self._wake.set()
 
     def _run(self) -> None:
         try:
@@ -141,6 +160,7 @@ class Poller:
                 self._connection = self._connect()
                 # It may be another hub process, whose versions mean other things: all in full.
                 self._status_version = self._overview_version = self._incidents_version = 0
+                self._view = None
             self.latest = self._ask(self._connection)
         except UserError as error:
             self._drop_connection()
@@ -171,6 +191,7 @@ class Poller:
             replay=connection.replay,
             rank=self._ask_rank(connection),
             incidents=self._ask_incidents(connection),
+            view=self._ask_view(connection),
         )
 
     def _ask_rank(self, connection: Connection) -> RankDetail | None:
@@ -195,6 +216,23 @@ class Poller:
         self._incidents_version = reply.version
         return self._incidents
 
+    def _ask_view(self, connection: Connection) -> Shape | None:
+        wanted = self._wanted_view
+        if wanted is None:
+            return None
+        known = self._view if self._view is not None and self._view[0] == wanted else None
+        args: dict[str, int | str] = {} if wanted.rank is None else {"rank": wanted.rank}
+        since = 0 if known is None else known[2]
+        try:
+            reply = connection.ask(wanted.view, since=since, args=args, timeout_s=ASK_TIMEOUT_S)
+        except LinkError:
+            raise
+        except UserError:  # no such rank yet, or a hub of another version
+            return None
+        if reply.body is not None:
+            self._view = known = (wanted, reply.body, reply.version)
+        return None if known is None else known[1]
+
     def _away(self, error: str) -> Snapshot:
         last = self.latest
         age_s = 0.0 if last.hub_s is None else time.monotonic() - last.taken_t_s
@@ -209,6 +247,7 @@ class Poller:
             replay=last.replay,
             rank=last.rank,
             incidents=last.incidents,
+            view=last.view,
         )
 
     def _drop_connection(self) -> None:

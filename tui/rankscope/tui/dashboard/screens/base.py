@@ -14,6 +14,7 @@ from rankscope.tui.dashboard.render.bottom import footer_line
 from rankscope.tui.dashboard.render.line import Line, fit, rule
 from rankscope.tui.dashboard.render.title import title_line
 from rankscope.tui.dashboard.render.verdict import verdict_lines
+from rankscope.tui.feed.poller import Wanted
 
 Direction = Literal["down", "up", "left", "right", "page_down", "page_up", "first", "last"]
 
@@ -102,6 +103,10 @@ class Screen:
 
     def rank_wanted(self) -> int | None:
         """The rank whose details this screen shows."""
+        return None
+
+    def view_wanted(self, picture: Picture) -> Wanted | None:
+        """The view this screen draws beside status and overview."""
         return None
 
     def finish(
