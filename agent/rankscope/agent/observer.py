@@ -22,6 +22,7 @@ from rankscope.agent.probes.base import Probe
 from rankscope.agent.probes.collectives import Collectives
 from rankscope.agent.probes.exceptions import describe
 from rankscope.agent.probes.facts import Facts
+from rankscope.agent.probes.gradients.probe import Gradients
 from rankscope.agent.probes.gradnorm import GradNormProbe
 from rankscope.agent.probes.late import LateReader
 from rankscope.agent.probes.loader import Loader
@@ -78,6 +79,7 @@ class Observer:
         self.loader = self._probe(Loader)
         self.loss = self._probe(Loss)
         self.gradnorm = self._probe(GradNormProbe)
+        self.gradients = self._probe(Gradients)
         self.memory = self._probe(MemoryProbe)
         self.collectives = self._probe(Collectives)
         self.facts = self._probe(Facts)
@@ -218,7 +220,7 @@ class Observer:
         if more:
             self.more = {}
         self.microbatch = 0
-        self.noted.append((code, now, (*note, self.spent_s, self.kernel_s, more)))
+        self.noted.append((code, now, (*note, self.spent_s, self.kernel_s, more or None)))
 
     def _note_signs(self, signs: Any, looked: Any) -> None:
         event = events.SIGNS, time.monotonic(), self._number + 1, signs, looked
@@ -246,6 +248,7 @@ class Observer:
         """Note down what has come off the device meanwhile. On the training thread."""
         for number, values in self.ask(self.loss, self.late.poll) or ():
             self.noted.append((events.LATE, time.monotonic(), number, values))
+        self.ask(self.gradients, self.gradients.read_late)
 
     def raised(self, error: BaseException) -> None:
         """``error`` is ending this rank. Noted once, however often it passes by."""
