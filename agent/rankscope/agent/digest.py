@@ -165,16 +165,16 @@ class Digest:
 
     def _parameter_norms(self, event: Event) -> None:
         _, _, number, norms, left_out = event
-        step = self._step_of(number)
+        step = self.step_of(number)
         self.outbox.put_urgent(ParameterNorms, step=step, norms=tuple(norms), left_out=left_out)
 
-    def _step_of(self, number: int) -> int:
+    def step_of(self, number: int) -> int:
         """The step whose note has that number; the one in work, where it has not come yet."""
         return self._steps.get(number, self.phases.snapshot.step + 1)
 
     def _signs(self, event: Event) -> None:
         _, _, number, signs, looked = event
-        step = self._step_of(number)
+        step = self.step_of(number)
         placed = tuple(msgspec.structs.replace(sign, step=step) for sign in signs)
         self.outbox.put_urgent(Signs, step=step, signs=placed, looked=looked)
 

@@ -74,7 +74,7 @@ class Run:
     def read(self) -> None:
         if self.seen is not None:
             self.seen.read()
-            self.facts = self.seen.observer.probes["gradients"].read_facts()  # type: ignore[attr-defined]
+            self.facts = self.seen.observer.probes["gradients"].read()  # type: ignore[attr-defined]
 
     def look_on(self, model: Any) -> None:
         def look(parameter: torch.Tensor) -> None:

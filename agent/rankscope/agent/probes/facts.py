@@ -73,8 +73,9 @@ class Facts(Probe):
         launcher = os.environ.get("TORCHELASTIC_RUN_ID")
         if launcher:
             facts["torchelastic_run"] = launcher
-        setup = self.observer.probes["setup"]
-        facts |= self.observer.ask(setup, setup.read) or {}
+        for name in ("setup", "gradients"):
+            probe = self.observer.probes[name]
+            facts |= self.observer.ask(probe, probe.read) or {}
         return {name: value[: limits.MAX_TEXT_CHARS] for name, value in facts.items()}
 
 

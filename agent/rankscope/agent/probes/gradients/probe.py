@@ -4,7 +4,7 @@ import functools
 import math
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Final
 
 import torch
@@ -16,11 +16,11 @@ from rankscope.agent.probes.gradients import ddp, fsdp1, measure, reduced
 from rankscope.agent.probes.gradients.accumulated import Accumulated
 from rankscope.agent.probes.gradients.fsdp2 import Units, UnitWatch
 from rankscope.agent.probes.gradients.late import Arrived, LateNorms
-from rankscope.agent.probes.gradients.ledger import Ledger, late_signs
+from rankscope.agent.probes.gradients.ledger import Ledger, by_trouble, late_signs
 from rankscope.agent.probes.gradients.names import named_parameters
 from rankscope.agent.probes.gradients.scaler import Scalers
 from rankscope.agent.signs import MAX_NAMES
-from rankscope.protocol.messages import Stage
+from rankscope.protocol.messages import FromRank, ParameterNorms, Stage
 
 LOOK_FOR_UNITS: Final = 8
 """Forwards after which a backward of FSDP2 must have come by."""
@@ -87,7 +87,7 @@ class Gradients(Probe):
         """What is covered has changed."""
         self.observer.facts_changed = True
 
-    def read_facts(self) -> dict[str, str]:
+    def read(self) -> dict[str, str]:
         """Where gradients are looked at, and what is not covered. For the hello; any thread."""
         facts: dict[str, str] = {}
         found = sorted({place.where for place in self.places if place.where})
@@ -99,6 +99,15 @@ class Gradients(Probe):
             more = len(missing) - 8
             facts["numerics_not_covered"] = told + (f"; and {more} more" if more > 0 else "")
         return facts
+
+    def answer(self, step_of: Callable[[int], int]) -> Iterator[tuple[type[FromRank], Any]]:
+        """The norms of all parameters in the last step, for a hub that asks. Any thread."""
+        ledger = self.ledger
+        number, norms = (ledger.number, ledger.norms) if ledger.norms else ledger.last
+        if norms:
+            told, left_out = by_trouble(ledger.names, norms.copy())
+            fields = {"step": step_of(number), "norms": tuple(told), "left_out": left_out}
+            yield ParameterNorms, fields
 
     # what comes late
 
