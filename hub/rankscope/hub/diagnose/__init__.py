@@ -14,8 +14,8 @@ from rankscope.hub.diagnose.exception import exception
 from rankscope.hub.diagnose.gradient_outlier import gradient_outlier
 from rankscope.hub.diagnose.hangs import hangs
 from rankscope.hub.diagnose.link_lost import link_lost
-from rankscope.hub.diagnose.nonfinite import nonfinite
 from rankscope.hub.diagnose.memory import memory
+from rankscope.hub.diagnose.nonfinite import nonfinite
 from rankscope.hub.diagnose.rank_dead import rank_dead
 from rankscope.hub.diagnose.rank_stopped import rank_stopped
 from rankscope.hub.diagnose.replica_divergence import replica_divergence

@@ -5,6 +5,8 @@ explains is no finding of its own. Then who held its interpreter, who did someth
 was over, who is somewhere else, who waits in a circle, and only then the fabric.
 """
 
+import numpy as np
+
 from rankscope.hub.diagnose.collective_mismatch import (
     collective_mismatch,
     difference,
@@ -20,7 +22,9 @@ from rankscope.hub.diagnose.loader_stalled import loader_stalled
 from rankscope.hub.diagnose.missing_collective import missing_collective
 from rankscope.hub.diagnose.uneven_data import uneven_data
 from rankscope.hub.inquiries import FOREIGN_STACKS, OPERATIONS, STACKS
+from rankscope.hub.liveness import live
 from rankscope.hub.state import RunState
+from rankscope.hub.state.ranks import ALIVE, FINISHED
 from rankscope.protocol.shapes import Finding
 
 MAX_SUSPECTS = 16
@@ -36,10 +40,12 @@ def hangs(state: RunState, known: list[Finding], now_s: float) -> list[Finding]:
     """``known`` without what is a consequence, and the verdicts about what does not move."""
     scene = look(state, now_s)
     differs = difference(state, scene)
-    if differs is not None:
-        known = [finding for finding in known if not _consequence(state, finding)]
+    blamed = set() if scene is None else _left_before(scene)
+    if differs is not None or blamed:
+        known = [finding for finding in known if not _consequence(state, finding, blamed)]
     else:
         known = [finding for finding in known if not _too_early(state, finding)]
+    _ask_those_who_left(state)
     if scene is not None:
         _ask(scene)
     gil = gil_held(state, now_s)
@@ -66,21 +72,43 @@ EXPLAIN = ("rank-dead", "rank-stopped", "link-lost", "exception")
 """Kinds that explain why the others wait."""
 
 
-def _consequence(state: RunState, finding: Finding) -> bool:
-    """Whether collectives that did not match may have brought this about."""
+def _left_before(scene: Scene) -> set[int]:
+    """Ranks that had left the loop when others failed in a collective that wants all of them."""
+    return {
+        rank
+        for wait in scene.waits
+        if scene.failed.intersection(wait.waiting)
+        for rank in wait.missing
+    }
+
+
+def _consequence(state: RunState, finding: Finding, left: set[int]) -> bool:
+    """Whether collectives that did not match, or ranks that left, may have brought this about."""
     if finding.kind not in ("exception", "rank-dead"):
         return False
-    failed = set(failed_ranks(state))
     named = finding.ranks or finding.victims
-    return bool(named) and failed.issuperset(named)
+    return bool(named) and left.union(failed_ranks(state)).issuperset(named)
 
 
 def _too_early(state: RunState, finding: Finding) -> bool:
     """Whether the ranks may still tell that it is a consequence."""
-    if finding.since_s >= HELD_BACK_S or not _consequence(state, finding):
+    if finding.since_s >= HELD_BACK_S or not _consequence(state, finding, set()):
         return False
     named = finding.ranks or finding.victims
     return any(rank in group.where for group in table(state) for rank in named)
+
+
+def _ask_those_who_left(state: RunState) -> None:
+    """Where a rank is that has left its loop while others train, before it may be too late."""
+    ranks = state.ranks
+    size = state.size()
+    left = (ranks.goodbye[:size] == FINISHED) & (ranks.process[:size] == ALIVE)
+    if not left.any() or not (live(state) & (ranks.process[:size] == ALIVE)).any():
+        return
+    for rank in np.flatnonzero(left)[:MAX_SUSPECTS].tolist():
+        note = state.stacks.outside.get(rank)
+        if note is None or note.at_s < ranks.goodbye_s.item(rank) or not note.source:
+            state.inquiries.want(rank, FOREIGN_STACKS)
 
 
 def _ask(scene: Scene) -> None:

@@ -37,7 +37,7 @@ def loader_stalled(scene: Scene) -> list[Finding]:
 def _everybody(scene: Scene) -> list[Finding]:
     """All ranks wait for data: their storage, perhaps."""
     state = scene.state
-    if not warmed_up(state) or scene.waiting:
+    if not warmed_up(state) or scene.waiting or not scene.live.any():
         return []
     ranks = np.flatnonzero(scene.live)
     if (state.ranks.phase[ranks] != Phase.DATA).any():

@@ -28,7 +28,7 @@ def uneven_data(scene: Scene, differs: Difference | None) -> list[Finding]:
         if not ranks:
             return []
         found = of_ranks(scene, found, ranks)
-        if found.age_s < scene.late_s:
+        if found.age_s < scene.late_s and not scene.failed.intersection(found.waiting):
             return []
         waiting, age_s = found.waiting, found.age_s
         where = awaited(scene, found)

@@ -131,5 +131,8 @@ def foreign_stacks(
     pid = state.ranks.pid.item(rank)
     if 0 <= pid != stacks.pid:
         return  # an earlier process of that rank
-    state.stacks.seen(stacks, received_s)
+    if stacks.threads or stacks.error:
+        state.stacks.seen(stacks, received_s)
+    state.operations.seen(stacks, received_s)
+    state.progress.version += 1
     state.news()

@@ -19,6 +19,9 @@ KEPT = 512
 MAX_GROUPS_KEPT = 64
 """Groups of one rank whose collectives are remembered."""
 
+POINT_TO_POINT = ("send", "recv")
+"""These have numbers of their own, and differ between ranks by design."""
+
 UNKNOWN = -1
 
 
@@ -47,6 +50,8 @@ class Window(msgspec.Struct, array_like=True):
     sources: list[int] = []
     called_s: float = 0.0
     """When the last of them was called, hub clock."""
+    done: int = 0
+    """The last number that is known to be complete: the recorder's own count lags behind."""
 
     @property
     def end(self) -> int:
@@ -101,24 +106,37 @@ class Operations:
     def told(self, message: m.Operations, received_s: float) -> None:
         """A rank tells its newest collectives."""
         self.version += 1
-        if max(len(self.signatures.values), len(self.sources.values)) > (
-            MAX_KEPT - limits.MAX_OPERATIONS
-        ):
-            self.forget_all()  # too many different ones were told: what comes now is kept
         if message.note:
             self.notes[message.rank] = message.note
         else:
             self.notes.pop(message.rank, None)
-        windows = self.windows.setdefault(message.rank, {})
-        for operation in message.operations:
+        self._take(message.rank, message.operations, received_s)
+
+    def seen(self, message: m.ForeignStacks, received_s: float) -> None:
+        """A sentinel tells what it found of a rank's."""
+        if message.operations:
+            self.version += 1
+            self._take(message.rank, message.operations, received_s)
+
+    def _take(self, rank: int, operations: tuple[m.Operation, ...], received_s: float) -> None:
+        if max(len(self.signatures.values), len(self.sources.values)) > (
+            MAX_KEPT - limits.MAX_OPERATIONS
+        ):
+            self.forget_all()  # too many different ones were told: what comes now is kept
+        windows = self.windows.setdefault(rank, {})
+        for operation in operations:
+            signature = Signature(operation.name, operation.sizes, operation.dtype)
+            if signature.operation.startswith(POINT_TO_POINT):
+                continue
             window = windows.get(operation.group)
             if window is None:
                 if len(windows) >= MAX_GROUPS_KEPT:
                     continue
                 window = windows[operation.group] = Window(operation.seq, [], [])
-            signature = Signature(operation.name, operation.sizes, operation.dtype)
             source = self.sources.index(operation.source) if operation.source else UNKNOWN
             window.put(operation.seq, self.signatures.index(signature), source)
+            if operation.state == "completed":
+                window.done = max(window.done, operation.seq)
             if operation.seq == window.end - 1:
                 age_s = operation.age_s if operation.age_s and operation.age_s > 0 else 0.0
                 window.called_s = received_s - age_s

@@ -184,38 +184,48 @@ def _normal(
     )
 
 
-def by_own_past(state: RunState, group: GroupRows, failed: Iterable[int]) -> Difference | None:
-    """A rank whose newest collective is not what came next in its steps before.
+def by_own_past(state: RunState, group: GroupRows, failed: Sequence[int]) -> Difference | None:
+    """Ranks whose collective is not what came next in their steps before, where others failed.
 
-    For a group that broke down (``failed`` members), of which the others told nothing to compare.
+    For a group that broke down while ``failed`` members, which told nothing of it, were in one.
     """
-    suspects = []
-    ends = []
+    for mute in failed[:MAX_SEQUENCES]:
+        place = group.member(mute)
+        if place is None or place.entered <= place.completed:
+            continue  # it was in none
+        seq = place.completed + 1
+        if state.operations.at(mute, group.name, seq) is None:
+            found = _unlike_before(state, group, seq, mute)
+            if found is not None:
+                return found
+    return None
+
+
+def _unlike_before(state: RunState, group: GroupRows, seq: int, mute: int) -> Difference | None:
+    suspects: list[int] = []
+    odd = usual = UNKNOWN
     for rank in group.ranks.tolist()[:MAX_SEQUENCES]:
         window = state.operations.window(rank, group.name)
-        if window is None or not window.signatures or window.signatures[-1] == UNKNOWN:
+        did = UNKNOWN if window is None else window.at(seq)
+        if window is None or did == UNKNOWN or rank in state.progress.expecting:
             continue
-        ends.append(window.end)
-        *before, newest = window.signatures
-        guess = expected(before)
-        unheard = guess != UNKNOWN and newest not in before
-        if unheard and rank not in state.progress.expecting:
-            suspects.append((rank, window, guess))
-    if len(suspects) != 1:
+        guess = expected(window.signatures[: seq - window.first])
+        if guess in (UNKNOWN, did):
+            return None  # somebody did there what was to be expected
+        suspects.append(rank)
+        odd, usual = did, guess
+    if not suspects:
         return None
-    rank, window, guess = suspects[0]
-    if sum(end >= window.end for end in ends) > 1:
-        return None  # another one told of it, and it was the same
     values = state.operations.signatures.values
-    others = [other for other in group.ranks.tolist() if other != rank]
+    does = "does" if len(suspects) == 1 else "do"
     return Difference(
         group=group,
-        seq=window.end - 1,
-        ranks=[rank],
-        others=others,
-        odd=values[window.signatures[-1]],
-        usual=values[guess],
-        why=f"{ranks_text(sorted(failed))} failed in it; in the steps before, rank {rank} did "
-        f"{values[guess].text()} there",
-        at_s=window.called_s,
+        seq=seq,
+        ranks=suspects,
+        others=[rank for rank in group.ranks.tolist() if rank not in suspects],
+        odd=values[odd],
+        usual=values[usual],
+        why=f"rank {mute} failed in it; in the steps before, {ranks_text(suspects)} did "
+        f"{values[usual].text()} there, and now {does} not",
+        at_s=0.0,
     )

@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from rankscope.hub.diagnose.endings import CLOCK_FUZZ_S
+from rankscope.hub.diagnose.hang.broken import broke_s, failed_ranks
 from rankscope.hub.diagnose.hang.table import GroupRows, table
 from rankscope.hub.liveness import live, silence_s
 from rankscope.hub.stall import has_stepped
 from rankscope.hub.state import RunState
 from rankscope.hub.state.columns import Flags, Floats, Integers
+from rankscope.hub.state.ranks import FINISHED
 
 TROUBLE_S = 0.4
 """What moved within this time is not looked at."""
@@ -61,6 +64,8 @@ class Scene:
     waits: list[Wait]
     waiting: set[int]
     """Ranks in any of ``waits``."""
+    failed: set[int]
+    """Of these, ranks that have ended because of whom they waited for, as it seems."""
     explained: set[int] = field(default_factory=set)
     """Ranks of which an earlier verdict tells."""
 
@@ -79,7 +84,6 @@ class Scene:
 
     def circular(self) -> list[Wait]:
         """The waits from which every way leads round in a circle."""
-        unexplained = []
         open_ = {id(wait): wait for wait in self.waits}
         # Whatever leads to a rank that is elsewhere, or to a collective all have entered, goes.
         ending = [
@@ -94,8 +98,7 @@ class Scene:
             ending = [
                 wait for wait in open_.values() if any(rank not in stuck for rank in wait.missing)
             ]
-        unexplained.extend(open_.values())
-        return unexplained
+        return list(open_.values())
 
     def age_s(self, culprits: list[int], waiting: list[int]) -> float:
         """How long the first of ``waiting`` has waited for ``culprits``, none of which moved."""
@@ -119,7 +122,8 @@ def look(state: RunState, now_s: float) -> Scene | None:
     """What does not move; None while everything does."""
     alive = live(state)
     size = len(alive)
-    if not alive.any():
+    failed = [rank for rank in failed_ranks(state) if state.ranks.goodbye[rank] != FINISHED]
+    if not alive.any() and not failed:
         return None
     ranks = state.ranks
     moved_s = np.fmax(ranks.moved_s[:size], state.progress.moved_s[:size])
@@ -127,10 +131,10 @@ def look(state: RunState, now_s: float) -> Scene | None:
     # What moved while the hub was away is not known yet.
     idle_s: Floats = np.minimum(now_s - moved_s, now_s - state.away_until_s)
     still: Flags = alive & (idle_s >= TROUBLE_S)
-    if not still.any():
+    if not still.any() and not failed:
         return None
     groups = table(state)
-    waits = _waits(groups, still, size)
+    waits = _waits(groups, still, size) + _failures(state, groups, failed)
     return Scene(
         state=state,
         now_s=now_s,
@@ -142,6 +146,7 @@ def look(state: RunState, now_s: float) -> Scene | None:
         groups=groups,
         waits=waits,
         waiting={rank for wait in waits for rank in wait.waiting},
+        failed=set(failed),
     )
 
 
@@ -185,4 +190,26 @@ def _waits(groups: list[GroupRows], still: Flags, size: int) -> list[Wait]:
                     group.ranks[group.entered < seq].tolist(),
                 )
             )
+    return waits
+
+
+def _failures(state: RunState, groups: list[GroupRows], failed: list[int]) -> list[Wait]:
+    """The collectives in which ranks failed, and the members that had left before."""
+    if not failed:
+        return []
+    broken_s = broke_s(state, failed) + CLOCK_FUZZ_S
+    ranks = state.ranks
+    left = (ranks.goodbye == FINISHED) & (ranks.goodbye_s <= broken_s)
+    if not left.any():
+        return []
+    waits = []
+    for group in groups:
+        here = [rank for rank in failed if rank in group.where]
+        entered = [group.entered[group.where[rank]] for rank in here]
+        if not here:
+            continue
+        gone = left[group.ranks] & (group.entered < max(entered))
+        if gone.any():
+            seq = int(group.entered[gone].min()) + 1
+            waits.append(Wait(group, seq, here, group.ranks[gone].tolist()))
     return waits

@@ -64,6 +64,7 @@ def _build(state: RunState) -> list[GroupRows]:
     words = state.words
     groups = words.group_table.values
     keys: dict[tuple[int, ...], dict[str, int]] = {}
+    windows = state.operations.windows
     members: dict[int | str, dict[int, Member]] = {}
     for rank, statuses in words.collectives.items():
         indices = words.groups.get(rank, ())
@@ -71,23 +72,26 @@ def _build(state: RunState) -> list[GroupRows]:
         if by_name is None:
             by_name = keys[indices] = {groups[i].name: i for i in indices if i >= 0}
         for name, (enqueued, _, completed) in statuses.items():
+            window = windows.get(rank, {}).get(name)
+            if window is not None and window.done > completed:
+                completed = min(window.done, enqueued)
             place = Member(enqueued if enqueued > 0 else 0, completed if completed > 0 else 0)
             members.setdefault(by_name.get(name, name), {})[rank] = place
     rows = []
     for key, found in members.items():
-        name, description = key, ""
+        name, description = str(key), ""
         if isinstance(key, int):
             group = groups[key]
             name, description = group.name, group.description
             for rank in group.ranks:
                 if rank not in found and rank < state.size():
                     found[rank] = Member(0, 0)
-        if len(found) < 2 or str(name).startswith(OWN):
+        if len(found) < 2 or name.startswith(OWN):
             continue
         ranks = np.fromiter(found, dtype=np.int64, count=len(found))
         order = np.argsort(ranks)
         places = np.array(list(found.values()), dtype=np.int64)[order]
         ranks = ranks[order]
         where = {rank: row for row, rank in enumerate(ranks.tolist())}
-        rows.append(GroupRows(str(name), description, ranks, places[:, 0], places[:, 1], where))
+        rows.append(GroupRows(name, description, ranks, places[:, 0], places[:, 1], where))
     return rows

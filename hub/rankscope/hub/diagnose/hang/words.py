@@ -6,7 +6,7 @@ from rankscope.hub.diagnose.hang.scene import Scene
 from rankscope.hub.diagnose.hang.table import GroupRows, label
 from rankscope.hub.diagnose.text import at_text, ranks_text
 from rankscope.hub.state import RunState
-from rankscope.hub.state.ranks import ENDED, NO_GOODBYE
+from rankscope.hub.state.ranks import ENDED, FINISHED
 from rankscope.hub.state.stacks import StackNote
 
 MAX_FRAMES_TOLD = 6
@@ -115,4 +115,4 @@ def count_text(ranks: Sequence[int]) -> str:
 
 def has_left(state: RunState, rank: int) -> bool:
     """Whether it said goodbye in order: its training is over."""
-    return bool(state.ranks.goodbye[rank] != NO_GOODBYE)
+    return bool(state.ranks.goodbye[rank] == FINISHED)
