@@ -33,6 +33,8 @@ class Registration(msgspec.Struct, frozen=True):
     start_time_s: float
     attempt: int
     rank: int
+    calls: int = -1
+    """The descriptor in that process of the memory in which it writes down its collectives."""
 
 
 def base_dir() -> Path:

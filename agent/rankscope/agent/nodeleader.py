@@ -32,8 +32,10 @@ STALE_S = 10.0
 class NodeLeader:
     """Asked by :meth:`tick` from the sending thread; waits for nothing."""
 
-    def __init__(self, address: HubAddress, identity: Identity) -> None:
+    def __init__(self, address: HubAddress, identity: Identity, calls: int = -1) -> None:
+        """``calls`` is the descriptor of this rank's black box (``evidence.blackbox``)."""
         self.address = address
+        self._calls = calls
         self.identity = identity
         self._next_s = 0.0
         self._started_s = -START_EVERY_S
@@ -122,7 +124,9 @@ class NodeLeader:
         if started_s is not None:
             self._file = nodedir.register(
                 nodedir.make_node_dir(self.address.run),
-                nodedir.Registration(pid, started_s, self.identity.attempt, self.identity.rank),
+                nodedir.Registration(
+                    pid, started_s, self.identity.attempt, self.identity.rank, self._calls
+                ),
             )
 
 

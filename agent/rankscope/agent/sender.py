@@ -161,7 +161,9 @@ class Sender(threading.Thread):
         if self._connection is None:
             return False
         if self._leader is None:
-            self._leader = NodeLeader(self._address, self.talk.identity)
+            box = self.talk.issued.box
+            calls = -1 if box is None else box.descriptor
+            self._leader = NodeLeader(self._address, self.talk.identity, calls)
         self._leader.tick(now)
         return True
 

@@ -15,6 +15,7 @@ from rankscope.agent.identity import Identity
 from rankscope.agent.observer import Observer
 from rankscope.agent.outbox import Outbox
 from rankscope.agent.pings import Pings
+from rankscope.agent.probes.issued import Issued
 from rankscope.protocol import codec, limits
 from rankscope.protocol.messages import (
     Beat,
@@ -38,7 +39,7 @@ from rankscope.protocol.messages import (
 log = logging.getLogger("rankscope")
 
 TICK_S = 0.1
-MEMORY_EVERY_S = 0.5
+MEMORY_EVERY_S = 0.1
 PONG_WAIT_S = 0.02
 BEATS_AT_ONCE = 8
 """A backlog leaves in at most this many beats a turn."""
@@ -66,11 +67,14 @@ class Talk:
         self.phases = Phases(time.monotonic(), start_step)
         self.digest = Digest(self.phases, self.outbox)
         self.expecting = Expecting()
+        issued = observer.probes[Issued.name]
+        assert isinstance(issued, Issued)
+        self.issued = issued
         self.evidence: Evidence | None = Evidence(
             self.expecting,
             training=lambda: observer.thread,
             hidden=_this_thread,
-            sources=observer.issued.sources,
+            sources=issued.sources,
         )
         self.identity: Identity | None = None
         self.run = self.host = ""

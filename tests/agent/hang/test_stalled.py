@@ -17,13 +17,10 @@ pytestmark = pytest.mark.processes
 def test_ranks_that_stand_still_say_where(hub: Listener, launch: Launch) -> None:
     """The rank that is stuck and the one that waits for it send stacks and collectives unasked."""
     launch(2, fault="wait", rank=1, step=8)
-    wait_until(
-        lambda: all(
-            hub.of_rank(kind, rank) for kind in (m.Stacks, m.Operations) for rank in (0, 1)
-        ),
-        timeout_s=40,
+    stuck, waiting = (
+        wait_until(lambda: of_step(hub.of_rank(m.Stacks, rank)), timeout_s=60)  # noqa: B023
+        for rank in (1, 0)
     )
-    stuck, waiting = hub.of_rank(m.Stacks, 1)[0], hub.of_rank(m.Stacks, 0)[0]
     for one, function in ((stuck, "wait_for_the_end"), (waiting, "main")):
         assert one.why == "stalled"
         assert one.source.startswith("hang.py:")
@@ -33,7 +30,10 @@ def test_ranks_that_stand_still_say_where(hub: Listener, launch: Launch) -> None
         assert [thread.main for thread in one.threads] == [True, False]
     assert stuck.threads[0].frames[0].function == "wait_for_the_end"
 
-    entered, pending = (hub.of_rank(m.Operations, rank)[0] for rank in (1, 0))
+    entered, pending = (
+        wait_until(lambda: of_count(hub.of_rank(m.Operations, rank), count))  # noqa: B023
+        for rank, count in ((1, 26), (0, 27))
+    )
     assert pending.operations[-1].seq == entered.operations[-1].seq + 1
     assert pending.operations[-1].name == "gloo:all_reduce"
     assert pending.operations[-1].sizes == "[8] -> [8]"
@@ -43,8 +43,22 @@ def test_ranks_that_stand_still_say_where(hub: Listener, launch: Launch) -> None
     seqs = [one.seq for one in pending.operations]
     assert seqs == sorted(seqs)
 
+    assert pending.operations[-1].source.startswith("hang.py:")
+    assert pending.operations[-1].source.endswith(" in main")
+    assert pending.operations[-3].source == ""  # DDP's own
+
     for kind in (m.Stacks, m.Operations):
         wait_until(lambda: asked(hub, kind, 1))  # noqa: B023
+
+
+def of_step(stacks: list[m.Stacks]) -> m.Stacks | None:
+    """The first that were sent in the step that hangs: a busy machine may stall before."""
+    return next((one for one in stacks if one.step == 7), None)
+
+
+def of_count(operations: list[m.Operations], count: int) -> m.Operations | None:
+    """The first with so many collectives."""
+    return next((one for one in operations if len(one.operations) == count), None)
 
 
 def asked(hub: Listener, kind: type[m.Stacks] | type[m.Operations], rank: int) -> bool:

@@ -24,6 +24,8 @@ class Waits:
     def waited(self, phase: Phase, took_s: float) -> None:
         """A collective was waited for, in ``phase``."""
         self._seen = True
+        if phase is Phase.STARTING:
+            return  # before the first step
         self._sums[_PLACES.get(phase, _OTHER)] += took_s
         self._since_s += took_s
 

@@ -6,8 +6,8 @@ it. So each call is written, before it is made, into a few pages of memory that 
 the rank has ended or does not answer. Writing is a copy of some hundred bytes; no disk is involved
 and nothing can block.
 
-A slot is ``<sequence: 8 bytes><length: 2 bytes><MessagePack>``; the sequence is written last, and is
-0 while the rest is being written.
+A slot is ``<number><Unix time in ns><sequence number of the group><length><MessagePack>``; the
+number (calls are counted from 1) is written last, and is 0 while the rest is being written.
 """
 
 import contextlib
@@ -26,22 +26,29 @@ NAME = "rankscope-calls"
 SLOTS = 64
 SLOT_BYTES = 256
 SIZE_BYTES = SLOTS * SLOT_BYTES
-_HEAD = struct.Struct("<QH")
-_ROOM = SLOT_BYTES - _HEAD.size
-_TEXT_CHARS = 64
+_NUMBER = struct.Struct("<Q")
+_REST = struct.Struct("<qqH")
+_HEAD_BYTES = _NUMBER.size + _REST.size
+_ROOM = SLOT_BYTES - _HEAD_BYTES
 
 
-class Call(NamedTuple):
-    """One call of a collective, as it is written down."""
+class Written(NamedTuple):
+    """What is the same in all calls made in one place with tensors of one kind."""
 
-    unix_ns: int
     group: str
-    seq: int
-    """The group's sequence number that the call takes; -1 where that cannot be told."""
     name: str
     sizes: str
     dtype: str
     source: str
+
+
+class Call(NamedTuple):
+    """One call of a collective, as it was written down."""
+
+    unix_ns: int
+    seq: int
+    """The group's sequence number that the call takes; -1 where that cannot be told."""
+    what: Written
 
 
 class BlackBox:
@@ -63,18 +70,16 @@ class BlackBox:
             os.close(self.descriptor)
             raise
         self._count = 0
-        self._encode = msgspec.msgpack.Encoder().encode
 
-    def write(self, call: Call) -> None:
-        body = self._encode(call)
-        if len(body) > _ROOM:
-            body = self._encode(_shortened(call))[:_ROOM]
-        self._count = count = self._count + 1
-        at = (count - 1) % SLOTS * SLOT_BYTES
+    def write(self, unix_ns: int, seq: int, body: bytes) -> None:
+        """``body`` is what :func:`encoded` made."""
         memory = self._memory
-        _HEAD.pack_into(memory, at, 0, len(body))
-        memory[at + _HEAD.size : at + _HEAD.size + len(body)] = body
-        _HEAD.pack_into(memory, at, count, len(body))
+        at = self._count % SLOTS * SLOT_BYTES
+        self._count = count = self._count + 1
+        _NUMBER.pack_into(memory, at, 0)
+        _REST.pack_into(memory, at + 8, unix_ns, seq, len(body))
+        memory[at + _HEAD_BYTES : at + _HEAD_BYTES + len(body)] = body
+        _NUMBER.pack_into(memory, at, count)
 
     def close(self) -> None:
         with contextlib.suppress(OSError, BufferError):
@@ -82,36 +87,36 @@ class BlackBox:
             os.close(self.descriptor)
 
 
-def _shortened(call: Call) -> Call:
-    """Texts cut to what fits; of a source its end is what matters least."""
-    return call._replace(
-        group=call.group[:24],
-        name=call.name[:24],
-        sizes=_cut(call.sizes, 48),
-        dtype=call.dtype[:16],
-        source=_cut(call.source, _TEXT_CHARS),
-    )
+def encoded(what: Written) -> bytes:
+    """The part of a slot that can be made once; long texts are cut short."""
+    body = msgspec.msgpack.encode(what)
+    if len(body) > _ROOM:
+        kept = (_cut(text, most) for text, most in zip(what, _MOST_BYTES, strict=True))
+        body = msgspec.msgpack.encode(Written(*kept))
+    return body
 
 
-def _cut(text: str, chars: int) -> str:
-    """``text`` of at most ``chars`` bytes."""
+def _cut(text: str, most: int) -> str:
+    """``text`` in at most ``most`` bytes."""
     raw = text.encode("utf-8", "replace")
-    return text if len(raw) <= chars else raw[: chars - 3].decode("utf-8", "ignore") + "…"
+    return text if len(raw) <= most else raw[: most - 3].decode("utf-8", "ignore") + "…"
 
 
-_decoder = msgspec.msgpack.Decoder(tuple[int, str, int, str, str, str, str])
+_MOST_BYTES = (32, 32, 56, 16, 72)
+_decoder = msgspec.msgpack.Decoder(tuple[str, str, str, str, str])
 
 
 def read(raw: bytes) -> list[Call]:
     """The calls in the memory of a rank, oldest first; what is torn or damaged is left out."""
     found: list[tuple[int, Call]] = []
     for at in range(0, len(raw) - SLOT_BYTES + 1, SLOT_BYTES):
-        count, length = _HEAD.unpack_from(raw, at)
-        if not count or length > _ROOM:
+        (number,) = _NUMBER.unpack_from(raw, at)
+        unix_ns, seq, length = _REST.unpack_from(raw, at + 8)
+        if not number or length > _ROOM:
             continue
         with contextlib.suppress(msgspec.DecodeError):
-            body = raw[at + _HEAD.size : at + _HEAD.size + length]
-            found.append((count, Call(*_decoder.decode(body))))
+            body = raw[at + _HEAD_BYTES : at + _HEAD_BYTES + length]
+            found.append((number, Call(unix_ns, seq, Written(*_decoder.decode(body)))))
     found.sort()
     return [call for _, call in found]
 
@@ -129,13 +134,13 @@ def operations(calls: list[Call], unix_ns: int) -> tuple[Operation, ...]:
     """``calls`` as messages have them. Whether one was completed is not known."""
     return tuple(
         Operation(
-            group=call.group,
+            group=call.what.group,
             seq=max(0, call.seq),
-            name=call.name,
-            sizes=call.sizes,
-            dtype=call.dtype,
+            name=call.what.name,
+            sizes=call.what.sizes,
+            dtype=call.what.dtype,
             state="scheduled",
-            source=call.source,
+            source=call.what.source,
             age_s=max(0.0, (unix_ns - call.unix_ns) / 1e9),
         )
         for call in calls

@@ -19,17 +19,20 @@ from typing import Any, ClassVar
 import torch
 
 from rankscope.agent import events
-from rankscope.agent.evidence import places, recorder, signature
-from rankscope.agent.evidence.blackbox import BlackBox, Call
+from rankscope.agent.evidence import blackbox, places, recorder, signature
+from rankscope.agent.evidence.blackbox import BlackBox
 from rankscope.agent.probes.base import Probe
 
 NOTED_S = 0.00005
 """Shorter waits are not worth a note."""
 
 MAX_SOURCES = 512
-MAX_DEPTH = 100
+MAX_KNOWN = 1024
 
-_OURS, _TORCHS, _OTHERS, _USERS = range(4)
+_OURS, _TORCHS, _PACKAGES, _USERS = range(4)
+
+_Known = tuple[str, bytes]
+"""Where a call is made, and what is written of it."""
 
 
 class Issued(Probe):
@@ -41,7 +44,7 @@ class Issued(Probe):
         self.box: BlackBox | None = None
         self._calls: deque[tuple[str, int, str]] = deque(maxlen=MAX_SOURCES)
         self._kinds: dict[CodeType, int] = {}
-        self._sources: dict[tuple[CodeType, int], str] = {}
+        self._known: dict[Any, _Known] = {}
         self._placed: list[tuple[Any, str, Any, Any]] = []
 
     def install(self) -> None:
@@ -74,60 +77,79 @@ class Issued(Probe):
 
     def on_call(self, now: float, method: str, group: Any, args: Any) -> None:
         """``group.method(*args)`` is about to be called."""
-        source = self._source()
-        if source is None:
+        caller = self._caller()
+        if caller is None:
             return
-        name = str(group.group_name)
+        name = group.group_name
         if not name:  # a group built directly, none of the user's
             return
+        # What is worked out of a call is kept: a loop makes the same ones again and again.
+        key = (caller.f_code, caller.f_lineno, name, method, *_kind_of(args))
+        known = self._known.get(key)
+        if known is None:
+            known = self._learn(key, caller, method, group, args)
         try:
-            seq = int(group._get_sequence_number_for_group()) + 1
+            seq = group._get_sequence_number_for_group() + 1
         except RuntimeError:  # this backend does not count
             seq = -1
+        source, body = known
         self._calls.append((name, seq, source))
         if self.box is not None:
-            backend = str(group.name())
-            sizes, dtype = signature.sizes_and_dtype(backend, method, args, group.size())
-            operation = signature.name(backend, method)
-            self.box.write(Call(time.time_ns(), name, seq, operation, sizes, dtype, source))
+            self.box.write(time.time_ns(), seq, body)
+
+    def _learn(self, key: Any, caller: Any, method: str, group: Any, args: Any) -> _Known:
+        code = caller.f_code
+        place = places.Place(code.co_filename, caller.f_lineno or 0, code.co_name)
+        backend, size = str(group.name()), int(group.size())
+        body = blackbox.encoded(
+            blackbox.Written(
+                str(group.group_name),
+                signature.name(backend, method),
+                *signature.sizes_and_dtype(backend, method, args, size),
+                str(place),
+            )
+        )
+        if len(self._known) >= MAX_KNOWN:
+            self._known.clear()
+        known = self._known[key] = str(place), body
+        return known
 
     def sources(self) -> recorder.Sources:
         """Where the newest calls were made, by group and sequence number. Any thread."""
         return {(group, seq): source for group, seq, source in self._calls.copy()}
 
-    def _source(self) -> str | None:
-        """The user's line that calls; None where torch calls on its own account."""
+    def _caller(self) -> Any:
+        """The user's frame that calls, else the package's; None where torch calls by itself."""
         kinds = self._kinds
         frame: Any = sys._getframe(1)
-        seen_caller = False
         first = None
-        for _ in range(MAX_DEPTH):
-            if frame is None:
-                break
+        while frame is not None:
             code = frame.f_code
             kind = kinds.get(code)
             if kind is None:
                 kind = kinds[code] = _kind(code.co_filename)
-            if kind != _OURS:
-                if not seen_caller:
-                    if kind == _TORCHS:
-                        return None
-                    seen_caller = True
-                    first = frame
-                if kind == _USERS:
-                    first = frame
-                    break
+            if kind == _USERS:
+                return frame
+            if kind != _OURS and first is None:
+                if kind == _TORCHS:
+                    return None
+                first = frame
             frame = frame.f_back
-        if first is None:
-            return ""
-        key = (first.f_code, first.f_lineno or 0)
-        source = self._sources.get(key)
-        if source is None:
-            if len(self._sources) > 4 * MAX_SOURCES:
-                self._sources.clear()
-            place = places.Place(key[0].co_filename, key[1], key[0].co_name)
-            source = self._sources[key] = str(place)
-        return source
+        return first
+
+
+def _kind_of(args: Any) -> tuple[Any, ...]:
+    """What makes one call different from another: shapes and element type."""
+    shapes: list[Any] = []
+    for given in args[:2]:
+        while isinstance(given, list | tuple):
+            shapes.append(len(given))
+            if not given:
+                break
+            given = given[0]
+        if isinstance(given, torch.Tensor):
+            shapes += (given.shape, given.dtype)
+    return tuple(shapes)
 
 
 _DISTRIBUTED = (
@@ -143,7 +165,7 @@ def _kind(file: str) -> int:
         return _OURS
     if places.is_torchs(file):
         return _TORCHS
-    return _USERS if places.is_users(file) else _OTHERS
+    return _USERS if places.is_users(file) else _PACKAGES
 
 
 def _noted(original: Any, method: str, called: Callable[..., None]) -> Any:

@@ -17,7 +17,7 @@ from rankscope.agent.nodedir import Registration
 from rankscope.agent.sentinel import pyspy
 from rankscope.agent.sentinel.pyspy import Reading
 from rankscope.protocol import limits
-from rankscope.protocol.messages import ForeignStacks
+from rankscope.protocol.messages import ForeignStacks, Operation
 
 READ_S = 5.0
 """The longest that one reading takes; then py-spy is killed, and lets go of the process."""
@@ -37,7 +37,9 @@ class Found:
     native: bool
     error: str = ""
 
-    def message(self, node: str, seq: int, now: float) -> ForeignStacks:
+    def message(
+        self, node: str, seq: int, now: float, operations: tuple[Operation, ...] = ()
+    ) -> ForeignStacks:
         return ForeignStacks(
             node=node,
             seq=seq,
@@ -49,6 +51,7 @@ class Found:
             native=self.native,
             source=self.reading.source if self.reading is not None else "",
             error=self.error[: limits.MAX_TEXT_CHARS],
+            operations=operations,
         )
 
 

@@ -12,8 +12,12 @@ from pathlib import Path
 
 import zmq
 
+from rankscope.agent.evidence import blackbox
+from rankscope.agent.evidence.blackbox import Call
+from rankscope.agent.nodedir import Registration
 from rankscope.agent.sentinel import host, report, stopped
 from rankscope.agent.sentinel.deaths import Deaths
+from rankscope.agent.sentinel.ending import Ending
 from rankscope.agent.sentinel.foreign import Found, Reader
 from rankscope.agent.sentinel.gpuwatch import GpuWatch
 from rankscope.agent.sentinel.hubkeeper import POLL_S as HUB_POLL_S
@@ -25,11 +29,15 @@ from rankscope.agent.sentinel.report import Death, Identity
 from rankscope.agent.sentinel.stacks import read_stack_note
 from rankscope.agent.sentinel.watch import Watch
 from rankscope.protocol import limits
-from rankscope.protocol.messages import Inquire, Message, Refused, RunOver, WhoAreYou
+from rankscope.protocol.messages import Inquire, Message, Operation, Refused, RunOver, WhoAreYou
 
 REPORT_S = 1.0
 HELLO_GAP_S = 0.2
 """A hub that asks several times in one breath gets one hello."""
+MAX_CALLS = 32
+"""Of a rank's last collectives so many are told."""
+MAX_LEFT = 64
+"""Ranks whose last collectives are kept for a hub that is away."""
 NO_PIDFD_POLL_S = 0.01
 """Where pidfds cannot be had, ends are looked for this often: launchers reap within 0.1 s."""
 
@@ -72,6 +80,7 @@ class Loop:
         self._by_pidfd: dict[int, Watch] = {}
         self._deaths = Deaths()
         self._reader = Reader()
+        self._left: list[tuple[Found, tuple[Operation, ...]]] = []  # by ranks that have ended
         self._poller = zmq.Poller()
         self._poller.register(link.socket, zmq.POLLIN)
         self._poller.register(link.monitor, zmq.POLLIN)
@@ -202,7 +211,10 @@ class Loop:
             if watch.pidfd is not None:
                 self._poller.unregister(watch.pidfd)
                 del self._by_pidfd[watch.pidfd]
-            endings.append((index, watch.end(now)))
+            calls = watch.calls()
+            ending = watch.end(now)
+            endings.append((index, ending))
+            self._keep(watch.registration, ending, calls)
         found = dict(endings)
         for index in report.first_cause_first(endings):
             # Times tell the order also to a hub that sorts by them.
@@ -216,6 +228,13 @@ class Loop:
             )
         self._report_due = True
         self._flush(now)
+
+    def _keep(self, registration: Registration, ending: Ending, calls: list[Call]) -> None:
+        """What a rank left behind that did not end in order, nor because it was told to."""
+        if calls and ending.exit_code != 0 and ending.signal != signal.SIGTERM:
+            operations = blackbox.operations(calls[-MAX_CALLS:], time.time_ns())
+            self._left.append((Found(registration, None, False), operations))
+            del self._left[:-MAX_LEFT]
 
     # --- talking -------------------------------------------------------------------------------
 
@@ -258,8 +277,10 @@ class Loop:
                 self._hub_is_new = False
                 self._deaths.tell_all_again()
         self._deaths.tell(lambda death: self._send(self._ended(death)))
+        while self._left and self._send(self._foreign(*self._left[0])):
+            del self._left[0]
         for found in self._reader.found():
-            self._send(self._foreign(found))
+            self._send(self._foreign(found, self._called(found)))
         if self._report_due:
             self._report_due = False
             self._send(lambda seq: self._report(seq, now))
@@ -277,8 +298,18 @@ class Loop:
     def _ended(self, death: Death) -> Callable[[int], Message]:
         return lambda seq: report.process_ended(self._identity, seq, time.monotonic(), death)
 
-    def _foreign(self, found: Found) -> Callable[[int], Message]:
-        return lambda seq: found.message(self._identity.node, seq, time.monotonic())
+    def _called(self, found: Found) -> tuple[Operation, ...]:
+        """What the rank that was read has called last."""
+        calls = [
+            call
+            for watch in self._live()
+            if watch.registration == found.registration
+            for call in watch.calls()
+        ]
+        return blackbox.operations(calls[-MAX_CALLS:], time.time_ns())
+
+    def _foreign(self, found: Found, operations: tuple[Operation, ...]) -> Callable[[int], Message]:
+        return lambda seq: found.message(self._identity.node, seq, time.monotonic(), operations)
 
     def _report(self, seq: int, now: float) -> Message:
         return report.node_report(

@@ -4,6 +4,7 @@ import contextlib
 import os
 import time
 
+from rankscope.agent.evidence import blackbox
 from rankscope.agent.nodedir import Registration
 from rankscope.agent.sentinel import ending, stopped
 from rankscope.agent.sentinel.procstat import Stat, StatFile
@@ -25,6 +26,7 @@ class Watch:
         self.state: stopped.State = "alive"
         self.state_t_s = now
         self.pidfd: int | None = None
+        self._box: int | None = None
         self._file: StatFile | None = None
         self._last: Stat | None = None
         self._same_user = False
@@ -46,6 +48,8 @@ class Watch:
             return
         self._file, self._last = file, stat
         self._same_user = ending.same_user(pid)
+        if self.registration.calls >= 0:
+            self._box = blackbox.open_of(pid, self.registration.calls)
         with contextlib.suppress(OSError, AttributeError):
             pidfd = os.pidfd_open(pid)
             if file.read() is None:
@@ -92,6 +96,14 @@ class Watch:
         self.close()
         return found or ending.VANISHED
 
+    def calls(self) -> list[blackbox.Call]:
+        """The collectives that the rank's own code called last, until :meth:`close`."""
+        if self._box is None:
+            return []
+        with contextlib.suppress(OSError):
+            return blackbox.read(os.pread(self._box, blackbox.SIZE_BYTES, 0))
+        return []
+
     def sample(self, now: float) -> ProcessSample:
         """The process as a report shows it."""
         last = self._last
@@ -109,6 +121,9 @@ class Watch:
         """Give back its file descriptors."""
         if self._file is not None:
             self._file.close()
+        if self._box is not None:
+            os.close(self._box)
+            self._box = None
         if self.pidfd is not None:
             os.close(self.pidfd)
             self.pidfd = None
