@@ -24,6 +24,8 @@ class Check(NamedTuple):
     """Names of the last values, which are of buffers."""
     compared: bool
     """Whether bits were compared with those after the update before."""
+    written: tuple[str, ...] | None
+    """Parameters that were written to since the update before; None where that is not known."""
     replicas: str
     every: int
 

@@ -16,11 +16,17 @@ SMALL_BYTES = 1 << 16
 
 COLUMNS = 128
 _MASK = (1 << 64) - 1
+_PLAIN = frozenset({torch.float32, torch.bfloat16, torch.float16, torch.float64})
 
 
 def bits(tensor: Tensor) -> Tensor | None:
     """``tensor`` as a vector of integers over the same memory; None where it has no plain bits."""
     given = tensor.detach()
+    if given.dtype in _PLAIN and given.is_contiguous() and given.untyped_storage().nbytes():
+        # What nearly all are, at the price of few calls.
+        size = given.element_size()
+        if not given.numel() * size % 8 and not given.storage_offset() * size % 8:
+            return given.view(-1).view(torch.int64) if given.numel() else given
     if given.layout is not torch.strided or given.is_quantized or given.is_meta:
         return None
     if given.numel() and not given.untyped_storage().nbytes():

@@ -2,14 +2,16 @@
 
 A small model is gone through whole after each update, a large one in parts that take turns, as
 often as the cost allows; which part it is follows from the number of the step alone, so replicas
-look at the same. Where that is affordable, the same is summed again before the next update: bits
-that have changed in between were changed by no update, and tell which of two replicas is wrong.
+look at the same. What was written to between two updates was so by no update, and tells which of
+two replicas is wrong: torch counts what is written to a tensor, and where a check is made at every
+step its bits are summed again before the next update, which also shows what memory did by itself.
 """
 
 import itertools
 import sys
 import time
 import weakref
+from collections import deque
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -40,6 +42,10 @@ RANKS_PER_S = 1600
 
 MAX_BUFFERS = 100
 
+HABIT = 3
+"""Of the last eight updates, so many before which parameters had been written to: then the loop
+does so all the time, and it is no reason for a check out of turn."""
+
 
 class _Last(NamedTuple):
     """The newest check, until the next update."""
@@ -65,7 +71,9 @@ class Replicas(Probe):
         self._last: _Last | None = None
         self._altered: Tensor | None = None
         self._cost_s = 0.0
-        self._checks = 0
+        self._versions: list[int] = []
+        self._written: list[str] | None = None
+        self._habit: deque[bool] = deque(maxlen=8)
         observer.update_begins.append((self, self.on_update))
         observer.update_ends.append((self, self.on_updated))
 
@@ -85,7 +93,15 @@ class Replicas(Probe):
     def on_update(self, now: float, optimizer: Any, args: Any, kwargs: Any) -> None:
         """An update is about to begin: are the bits those that the last one left?"""
         last, self._last = self._last, None
-        self._altered = None
+        self._altered = self._written = None
+        if self._pace is None or not self._layout.parts:
+            return
+        names, parameters, _ = self._named.read()
+        versions = [version(one) for one in parameters]
+        if names is self._names and len(versions) == len(self._versions):
+            changed = zip(names, versions, self._versions, strict=True)
+            self._written = [name for name, one, other in changed if one != other]
+            self._habit.append(bool(self._written))
         if last is None or last.number != self.observer.number - 1 or recorded():
             return
         tensors = self._part(last.part)
@@ -101,8 +117,12 @@ class Replicas(Probe):
         number = self.observer.number
         pace = self._pace or self._start()
         altered, self._altered = self._altered, None
-        if pace is not None and pace.due(number) and not recorded():
-            self._check(pace, number, altered, now)
+        written, self._written = self._written, None
+        forced = bool(written) and sum(self._habit) < HABIT
+        if pace is not None and (forced or pace.due(number)) and not recorded():
+            self._check(pace, number, altered, written, now)
+        if pace is not None and self._layout.parts:
+            self._versions = [version(one) for one in self._named.read().tensors]
         for check, values in self._later.poll():
             self._arrived(check, values)
 
@@ -117,7 +137,14 @@ class Replicas(Probe):
         self._pace = Pace(share=SHARE, free_s=FREE_S, least_s=least_s)
         return self._pace
 
-    def _check(self, pace: Pace, number: int, altered: Tensor | None, now: float) -> None:
+    def _check(
+        self,
+        pace: Pace,
+        number: int,
+        altered: Tensor | None,
+        written: list[str] | None,
+        now: float,
+    ) -> None:
         names, parameters, _ = self._named.read()
         if names is not self._names:
             self._names = names
@@ -129,6 +156,15 @@ class Replicas(Probe):
         if not count:
             return
         part = number % count
+        if written and altered is None:  # that part, also out of turn
+            part = next(
+                (
+                    at
+                    for at, indices in enumerate(self._layout.parts)
+                    if any(names[index] in written for index in indices)
+                ),
+                part,
+            )
         indices = self._layout.parts[part]
         tensors = [finite.local(parameters[index]) for index in indices]
         sums = self._summer.checksums(tensors)
@@ -139,6 +175,7 @@ class Replicas(Probe):
             names=tuple(names[index] for index in indices),
             buffers=tuple(name for name, _ in buffers),
             compared=altered is not None,
+            written=None if written is None else tuple(written),
             replicas=self._layout.replicas,
             every=pace.every,
         )
@@ -164,7 +201,7 @@ class Replicas(Probe):
 
     def _arrived(self, check: Check, values: list[int]) -> None:
         count = len(check.names)
-        altered: tuple[str, ...] = ()
+        altered = check.written
         if check.compared:
             flags = values[count : 2 * count]
             altered = tuple(name for name, yes in zip(check.names, flags, strict=True) if yes)
@@ -174,7 +211,7 @@ class Replicas(Probe):
             time.monotonic(),
             check,
             values,
-            altered if check.compared else None,
+            altered,
         )
         self.observer.noted.append(event)
         if altered:
@@ -201,3 +238,10 @@ class Replicas(Probe):
                     return ""
                 return "world" if len(ranks) == distributed.get_world_size() else label(ranks)
         return "world"
+
+
+def version(parameter: Any) -> int:
+    """Counts what is written to the tensor in place, through whatever shares its memory."""
+    tensor = getattr(parameter, "_local_tensor", parameter)
+    found: int = tensor._version
+    return found
