@@ -8,11 +8,14 @@ from typing import Any
 
 import msgspec
 
+from rankscope.hub.views.collectives import collectives
 from rankscope.hub.views.incidents import incidents
 from rankscope.hub.views.knowledge import Knowledge, NoSuchView, run_step
+from rankscope.hub.views.memory import memory
 from rankscope.hub.views.numerics import numerics
 from rankscope.hub.views.overview import overview
 from rankscope.hub.views.rank import rank_detail
+from rankscope.hub.views.stacks import stacks
 from rankscope.hub.views.status import status
 from rankscope.protocol import messages as m
 from rankscope.protocol import shapes
@@ -28,7 +31,10 @@ VIEWS: dict[str, View] = {
     "overview": overview,
     "rank": rank_detail,
     "incidents": incidents,
+    "stacks": stacks,
+    "collectives": collectives,
     "numerics": numerics,
+    "memory": memory,
 }
 
 

@@ -1,0 +1,30 @@
+"""Process groups as people name them, and who is where in them."""
+
+from rankscope.protocol.shapes import CollectiveRow
+from rankscope.tui.words import numbers
+from rankscope.tui.words.marks import safe
+
+
+def name(row: CollectiveRow) -> str:
+    """What the user calls the group, else its number."""
+    if row.description == "default_pg":
+        return "default"
+    return safe(row.description) if row.description not in ("", "undefined") else f"#{row.group}"
+
+
+def spread(row: CollectiveRow) -> str:
+    """``18 233``, or ``18 232–18 233`` where ranks are apart."""
+    most = numbers.count(row.enqueued_most)
+    if row.enqueued_least == row.enqueued_most:
+        return most
+    return f"{numbers.count(row.enqueued_least)}–{most}"
+
+
+def state(row: CollectiveRow) -> str:
+    """``rank 1 behind, 3 waiting``; ``together`` when nobody is."""
+    parts = []
+    if row.behind:
+        parts.append(f"{numbers.ranks(row.behind, 4)} behind")
+    if row.waiting:
+        parts.append(f"{len(row.waiting)} waiting")
+    return ", ".join(parts) or "together"
