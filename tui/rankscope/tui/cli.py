@@ -23,7 +23,11 @@ COMMANDS = (
     "ls",
     "status",
     "ranks",
+    "numerics",
     "incidents",
+    "stacks",
+    "collectives",
+    "memory",
     "check",
     "drill",
     "budget",
@@ -36,7 +40,7 @@ NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 LATER = frozenset(
     {
-        *("collectives", "numerics", "memory", "stacks", "checkpoint", "pause", "resume", "stop"),
+        *("numerics", "checkpoint", "pause", "resume", "stop"),
         *("cancel", "verify-checkpoint", "replay", "analyze", "scale"),
         *("compare", "grant"),
     }
