@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from rankscope.hub.state.numerics.episodes import RankSigns
 from rankscope.protocol.messages import Sign, Stage
 
+CONSEQUENCE = "so was its gradient"
+"""How a rank notes a bad parameter after an update with a bad gradient."""
+
 OWN = (Stage.INPUT, Stage.FORWARD, Stage.LOSS, Stage.GRADIENT, Stage.CAST)
 """Stages that only this rank's own numbers reach, but for its parameters."""
 
@@ -116,6 +119,16 @@ def _spoilt_by_state(seen: RankSigns) -> Sign | None:
     return next((sign for sign in seen.at(Stage.OPTIMIZER) if sign.name in bad), None)
 
 
+def _late(seen: RankSigns, stage: Stage) -> Sign | None:
+    """The rank's first sign of a stage after its own; a bad update with a bad gradient tells of
+    the reduced gradient."""
+    for sign in seen.signs:
+        spoilt = sign.stage == Stage.UPDATED and CONSEQUENCE in sign.note
+        if (Stage.REDUCED if spoilt else sign.stage) == stage:
+            return sign
+    return None
+
+
 def _after_reduction(
     here: Mapping[int, RankSigns], norms: Mapping[int, float], world: int
 ) -> list[Origin]:
@@ -126,11 +139,10 @@ def _after_reduction(
         if not math.isfinite(norms.get(rank, math.nan))
         and not (rank in here and here[rank].looked_at(Stage.GRADIENT))
     ]
-    for stages in ((Stage.REDUCED,), (Stage.OPTIMIZER,), (Stage.UPDATED,)):
-        signs = {rank: sign for rank, seen in here.items() if (sign := seen.first(*stages))}
+    for stage in (Stage.REDUCED, Stage.OPTIMIZER, Stage.UPDATED):
+        signs = {rank: sign for rank, seen in here.items() if (sign := _late(seen, stage))}
         if not signs:
             continue
-        stage = stages[0]
         nobody = stage == Stage.REDUCED or (stage == Stage.UPDATED and len(signs) > 1 and unseen)
         return [
             Origin(

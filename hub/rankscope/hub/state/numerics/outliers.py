@@ -99,7 +99,8 @@ def distances(now: Logs, past: Past) -> Logs:
     """
     moved = now - past.usual
     shift = np.nan_to_num(_median(moved[None, :]))[0]
-    return ((moved - shift) / np.maximum(past.spread, np.float32(0.3))).astype(np.float32)
+    found: Logs = ((moved - shift) / np.maximum(past.spread, np.float32(0.3))).astype(np.float32)
+    return found
 
 
 def outliers(codes: Codes, past: Past, among: Flags) -> list[int]:

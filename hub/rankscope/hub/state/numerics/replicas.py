@@ -26,6 +26,10 @@ PATIENCE_S = 1.0
 
 MAX_ALTERED = 64
 
+UNWRAPPED = "unwrapped"
+"""Ranks that nothing says to be replicas (they may be stages of a pipeline): only those that were
+equal once can part."""
+
 
 class Check(msgspec.Struct):
     """One part of the replicas at one step, as far as ranks have told of it."""
@@ -92,6 +96,8 @@ class Replicas:
         """Up to which step replicas were compared."""
         self._told: dict[str, int] = {}
         """How many ranks told of these replicas in a check that was full."""
+        self._agreed = False
+        """Whether the unwrapped ones were ever equal."""
 
     def take(self, message: m.Checksums, received_s: float) -> None:
         replicas = message.replicas
@@ -123,9 +129,13 @@ class Replicas:
     def _compare(self, check: Check) -> None:
         if len(check.totals) < 2:
             return
+        classes = check.classes()
+        if check.replicas == UNWRAPPED:
+            self._agreed = self._agreed or len(classes) == 1
+            if not self._agreed:
+                return
         self.checked_step = max(check.step, self.checked_step or 0)
         key = (check.replicas, check.first)
-        classes = check.classes()
         known = self.divergences.get(key)
         if len(classes) == 1:
             self.divergences.pop(key, None)
@@ -152,6 +162,7 @@ class Replicas:
                 "divergences": [[*key, value] for key, value in self.divergences.items()],
                 "checked_step": self.checked_step,
                 "told": self._told,
+                "agreed": self._agreed,
             },
             str_keys=False,
         )
@@ -165,3 +176,4 @@ class Replicas:
         self.divergences = {(replicas, first): one for replicas, first, one in found}
         self.checked_step = msgspec.convert(saved["checked_step"], int | None)
         self._told = msgspec.convert(saved["told"], dict[str, int])
+        self._agreed = msgspec.convert(saved["agreed"], bool)
