@@ -34,9 +34,9 @@ def absence(scene: Scene) -> Absence | None:
     if not held:
         return None
     main = max((wait for wait, _ in held), key=lambda wait: len(wait.waiting))
-    waiting = {rank for wait, _ in held for rank in wait.waiting}
     ranks = sorted(absent)
-    return Absence(ranks, sorted(waiting), main, scene.age_s(ranks, sorted(waiting)))
+    waiting = sorted(scene.leading_to(absent))
+    return Absence(ranks, waiting, main, scene.age_s(ranks, main.waiting))
 
 
 def may_be_blamed(scene: Scene, rank: int) -> bool:
@@ -51,7 +51,7 @@ def may_be_blamed(scene: Scene, rank: int) -> bool:
 
 def of_ranks(scene: Scene, found: Absence, ranks: list[int]) -> Absence:
     """The part of an absence that these ranks are to blame for."""
-    return Absence(ranks, found.waiting, found.wait, scene.age_s(ranks, found.waiting))
+    return Absence(ranks, found.waiting, found.wait, scene.age_s(ranks, found.wait.waiting))
 
 
 def severity(scene: Scene, found: Absence) -> Severity | None:

@@ -78,6 +78,19 @@ class Scene:
                 found.append((wait, elsewhere))
         return found
 
+    def leading_to(self, culprits: set[int]) -> set[int]:
+        """The ranks that wait for ``culprits``, also those that do by way of others."""
+        reached = set(culprits)
+        waits = [wait for wait in self.waits if wait.missing]
+        grown = True
+        while grown:
+            grown = False
+            for wait in waits:
+                if reached.intersection(wait.missing) and not reached.issuperset(wait.waiting):
+                    reached.update(wait.waiting)
+                    grown = True
+        return reached - culprits
+
     def all_entered(self) -> list[Wait]:
         """The waits in collectives that nobody is missing from."""
         return [wait for wait in self.waits if not wait.missing]

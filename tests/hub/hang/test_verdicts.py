@@ -1,0 +1,419 @@
+"""Why a run does not move: each kind of hang is called what it is, and nobody else is blamed."""
+
+import pytest
+
+from rankscope.protocol import messages as m
+from rankscope.protocol.shapes import Finding
+from support.collectives import BUCKET, TOKENS, Job
+from support.world import World
+
+GATHER = "all_gather [32] float32"
+
+
+def training(ranks: int = 4, steps: int = 12, **groups: tuple[int, ...]) -> Job:
+    """Ranks that have trained for a while."""
+    return Job(World(ranks=ranks), {key[1:]: value for key, value in groups.items()}).steps(steps)
+
+
+def told(job: Job, *ranks: int) -> Job:
+    """These ranks tell what they did and where they are."""
+    for rank in ranks:
+        job.operations(rank).stack(rank)
+    return job
+
+
+def only(job: Job) -> Finding:
+    findings = job.world.findings()
+    assert len(findings) == 1, [(f.kind, f.headline) for f in findings]
+    return findings[0]
+
+
+# --- never entered ---------------------------------------------------------------------------
+
+
+def test_a_rank_that_never_enters_is_missing_and_the_place_where_it_is_instead_is_named() -> None:
+    """Culprit, victims, the collective they wait in, and the culprit's own line of source."""
+    job = training()
+    job.world.phase(2, m.Phase.FORWARD)
+    job.enters(TOKENS, ranks=(0, 1, 3)).hang(0.75)
+    told(job, 0, 1, 3).stack(2, "model.py:7 in forward").hang(2.0)
+    found = only(job)
+    assert (found.kind, found.severity) == ("missing-collective", "critical")
+    assert (found.ranks, found.victims, found.step) == ([2], [0, 1, 3], 13)
+    assert found.where == {
+        "collective": "gloo:all_reduce",
+        "source": "model.py:7 in forward",
+        "phase": "forward",
+    }
+
+
+def test_a_late_rank_is_told_of_before_it_is_called_a_hang() -> None:
+    """Within a second it is a notice; a hang after two seconds, or five of the longest steps."""
+    job = training()
+    job.enters(TOKENS, ranks=(0, 1, 3)).hang(1.0)
+    assert (only(job).kind, only(job).severity) == ("missing-collective", "info")
+    job.hang(1.5)
+    assert only(job).severity == "critical"
+
+
+def test_thresholds_follow_the_steps_of_the_run() -> None:
+    """With steps of four seconds, ten seconds of waiting are a notice at most."""
+    job = Job(World(ranks=2)).steps(6, step_s=4.0)
+    job.enters(TOKENS, ranks=(0,)).hang(10.0)
+    assert [f.severity for f in job.world.findings()] in ([], ["info"])
+    job.hang(12.0)
+    assert only(job).severity == "critical"
+
+
+def test_the_notice_closes_when_the_rank_comes() -> None:
+    """A rank that was merely late is no longer spoken of."""
+    job = training(ranks=2)
+    job.enters(TOKENS, ranks=(0,)).hang(1.0)
+    assert only(job).severity == "info"
+    job.does(TOKENS, ranks=(1,))
+    job.completed[0] = dict(job.entered[0])
+    job.statuses(0)
+    job.statuses(1)
+    assert job.world.findings() == []
+
+
+def test_all_missing_ranks_are_named() -> None:
+    """Two ranks in two places are both to blame; their victims are not."""
+    job = training(ranks=6)
+    job.enters(TOKENS, ranks=(0, 2, 3, 5)).hang(0.75)
+    told(job, 0, 2, 3, 5).stack(1, "a.py:1 in f").stack(4, "b.py:2 in g").hang(2.0)
+    found = only(job)
+    assert (found.ranks, found.victims) == ([1, 4], [0, 2, 3, 5])
+    assert any("a.py:1 in f" in line for line in found.evidence)
+    assert any("b.py:2 in g" in line for line in found.evidence)
+
+
+def test_a_majority_that_is_missing_is_to_blame_when_the_one_that_waits_did_as_always() -> None:
+    """Three of four that hang in their own code are not excused by their number."""
+    job = training()
+    job.enters(TOKENS, ranks=(0,)).hang(0.75)
+    told(job, 0).hang(2.0)
+    assert only(job).ranks == [1, 2, 3]
+
+
+def test_whoever_waits_for_a_rank_that_waits_elsewhere_is_a_victim() -> None:
+    """The chain of waits is followed through the groups to its end."""
+    job = training(ranks=4, g1=(0, 1), g2=(1, 2))
+    job.enters(BUCKET, ranks=(0,), group="1").enters(BUCKET, ranks=(1,), group="2").hang(0.75)
+    told(job, 0, 1).stack(2, "model.py:7 in forward").hang(2.0)
+    found = only(job)
+    assert (found.kind, found.ranks, found.victims) == ("missing-collective", [2], [0, 1])
+
+
+def test_a_recorder_that_is_off_costs_the_name_of_the_collective_and_no_more() -> None:
+    """Without operations the counts alone tell who is missing."""
+    job = training(ranks=2)
+    job.enters(TOKENS, ranks=(0,)).hang(3.0)
+    found = only(job)
+    assert (found.kind, found.ranks) == ("missing-collective", [1])
+    assert "collective" not in found.where
+
+
+# --- patience --------------------------------------------------------------------------------
+
+
+def test_the_first_step_may_take_long() -> None:
+    """Compilation and cold caches are no hang: nothing is said before a step is complete."""
+    job = Job(World(ranks=2))
+    job.enters(TOKENS, ranks=(0,)).hang(60.0)
+    assert job.world.findings() == []
+
+
+def test_what_is_declared_to_take_long_is_no_hang_and_is_called_by_its_name() -> None:
+    """A rank in its evaluation is spoken of late, mildly, and as what it is in."""
+    job = training(ranks=2)
+    job.enters(TOKENS, ranks=(0,))
+    world = job.world
+    for _ in range(20):
+        world.beat(1, expecting="evaluation")
+        world.now_s += 0.5
+        world.beat(0)
+        world.tick()
+    assert world.findings() == []
+    for _ in range(60):
+        world.beat(1, expecting="evaluation")
+        world.now_s += 0.5
+        world.beat(0)
+        world.tick()
+    found = only(job)
+    assert found.severity == "info"
+    assert "in evaluation" in found.headline
+
+
+def test_a_rank_that_moves_is_slow_and_does_not_hang() -> None:
+    """Phases that change are progress, however long the others wait."""
+    job = training(ranks=2)
+    job.enters(TOKENS, ranks=(0,))
+    for _ in range(40):
+        job.world.phase(1, m.Phase.OTHER)
+        job.world.beat(0)
+        job.world.now_s += 0.25
+        job.world.tick()
+    assert [f.kind for f in job.world.findings()] == []
+
+
+def test_what_happened_while_the_hub_was_away_is_no_hang_yet() -> None:
+    """After a pause of its own the hub waits for news before it accuses."""
+    job = training(ranks=2)
+    job.enters(TOKENS, ranks=(0,))
+    job.world.now_s += 30.0
+    job.world.beat(0)
+    job.world.beat(1)
+    assert job.world.findings() == []
+
+
+# --- data ------------------------------------------------------------------------------------
+
+
+def test_a_rank_that_waits_for_its_batch_stalls_in_its_loader() -> None:
+    """Who is in the phase of data is not merely missing."""
+    job = training()
+    job.world.phase(3, m.Phase.DATA)
+    job.enters(TOKENS, ranks=(0, 1, 2)).hang(0.75)
+    told(job, 0, 1, 2).stack(3, "data.py:5 in collate").hang(2.0)
+    found = only(job)
+    assert (found.kind, found.severity, found.ranks) == ("loader-stalled", "critical", [3])
+    assert (found.where["source"], found.where["phase"]) == ("data.py:5 in collate", "data")
+
+
+def test_loaders_that_all_stall_are_one_finding() -> None:
+    """When storage is gone nobody waits for anybody, and it is said all the same."""
+    job = training()
+    for rank in range(4):
+        job.world.phase(rank, m.Phase.DATA)
+    job.hang(3.0)
+    assert (only(job).kind, only(job).ranks) == ("loader-stalled", [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("data_over", [True, False])
+def test_data_that_ran_out_is_told_from_a_loop_that_was_left(data_over: bool) -> None:
+    """Who said goodbye while the others train left early; why, its loader knows."""
+    job = training(ranks=2)
+    world = job.world
+    world.from_rank(1, m.Goodbye, reason="finished", step=12, data_over=data_over)
+    world.ranks[1].over = True
+    job.enters(TOKENS, ranks=(0,)).hang(0.75)
+    told(job, 0).stack(1, "train.py:90 in leave", outside=True).hang(2.5)
+    found = only(job)
+    assert found.kind == ("uneven-data" if data_over else "missing-collective")
+    assert (found.ranks, found.victims, found.step) == ([1], [0], 13)
+    assert found.where["source"] == "train.py:90 in leave"
+
+
+@pytest.mark.parametrize("data_over", [True, False])
+def test_a_rank_that_leaves_into_another_collective_is_found_too(data_over: bool) -> None:
+    """The barrier at the end of one rank meets the next step of the other."""
+    job = training(ranks=2)
+    job.enters("barrier", ranks=(1,), source="train.py:90 in leave").enters(TOKENS, ranks=(0,))
+    job.world.advance(0.5)
+    job.world.beat(1, data_over=data_over, collectives=())
+    told(job, 0).operations(1).stack(1, "train.py:90 in leave")
+    job.world.now_s += 0.1
+    found = only(job)
+    assert found.kind == ("uneven-data" if data_over else "collective-mismatch")
+    assert (found.severity, found.ranks) == ("critical", [1])
+    assert found.where["source"] == "train.py:90 in leave"
+
+
+def test_a_rank_that_left_before_its_peers_failed_is_the_cause_of_that() -> None:
+    """Its exit code and their connection errors are consequences."""
+    job = training(ranks=2)
+    world = job.world
+    world.from_rank(1, m.Goodbye, reason="finished", step=12, data_over=True)
+    world.ranks[1].over = True
+    job.enters(TOKENS, ranks=(0,)).hang(0.5)
+    world.raises(0, "RuntimeError", from_peer=True, message="gloo: Connection closed by peer")
+    job.operations(0, "raised")
+    world.exits(1, 1).ended(0, signal=15)
+    found = only(job)
+    assert (found.kind, found.severity, found.ranks) == ("uneven-data", "critical", [1])
+
+
+# --- something else --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "wrong", ["broadcast [1] int64", "all_reduce [1024] int64", "all_reduce [1] float32", GATHER]
+)
+def test_one_of_four_that_does_something_else_is_the_culprit(wrong: str) -> None:
+    """Operation, size and type are compared at the same number; the majority is right."""
+    job = training()
+    job.enters(TOKENS, ranks=(0, 2, 3)).enters(wrong, ranks=(1,), source="bad.py:3 in f").hang(0.5)
+    for rank in range(4):
+        job.operations(rank)
+    found = only(job)
+    assert (found.kind, found.severity, found.ranks) == ("collective-mismatch", "critical", [1])
+    assert found.where["collective"] == "gloo:all_reduce"
+    assert found.where["source"] == "bad.py:3 in f"
+    assert found.step == 13
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_of_two_ranks_the_one_that_leaves_its_own_ways_is_the_culprit(culprit: int) -> None:
+    """Where counting cannot tell, the ranks' own earlier steps do."""
+    job = training(ranks=2)
+    other = 1 - culprit
+    job.does(TOKENS, ranks=(other,)).enters(BUCKET, ranks=(other,))
+    job.does(TOKENS, ranks=(culprit,)).enters(TOKENS, ranks=(culprit,), source="bad.py:3 in f")
+    job.hang(0.5)
+    job.operations(0).operations(1)
+    assert only(job).ranks == [culprit]
+
+
+def test_where_nothing_tells_it_is_said_so() -> None:
+    """Two ranks, both doing what neither did before: one is named by convention, and that is
+    told."""
+    job = training(ranks=2)
+    job.enters(GATHER, ranks=(1,)).enters("broadcast [3] int64", ranks=(0,)).hang(0.5)
+    job.operations(0).operations(1)
+    found = only(job)
+    assert found.ranks == [1]
+    assert any("cannot be known" in line for line in found.evidence)
+
+
+def test_the_first_wrong_collective_counts_and_not_the_one_that_hangs() -> None:
+    """Equal sizes pair up wrongly and pass; the sequences show where it began."""
+    job = training()
+    job.does(BUCKET, ranks=(2,)).does(TOKENS, ranks=(0, 1, 3))
+    job.does(BUCKET).does(BUCKET, ranks=(0, 1, 3)).does(TOKENS, ranks=(2,))
+    job.enters(TOKENS, ranks=(0, 1, 3)).enters(BUCKET, ranks=(2,)).hang(0.5)
+    for rank in range(4):
+        job.operations(rank)
+    found = only(job)
+    assert found.ranks == [2]
+    assert f"#{3 * 12 + 1} " in found.evidence[0]
+
+
+def test_sizes_that_differ_in_every_step_are_no_error() -> None:
+    """An uneven split is the same in each step, and nothing is wrong with it."""
+    job = training(ranks=2, steps=2)
+    for _ in range(12):
+        job.does(TOKENS).does("reduce_scatter [3] float32", ranks=(0,))
+        job.does("reduce_scatter [5] float32", ranks=(1,))
+        job.world.step()
+    job.enters(TOKENS, ranks=(0, 1)).hang(0.5)
+    job.operations(0).operations(1)
+    assert job.world.findings() == []
+
+
+def test_an_innocent_neighbour_that_gloo_aborts_is_a_victim() -> None:
+    """Rank 0 dies of SIGABRT in a collective that rank 1 called with other sizes."""
+    job = training(ranks=2)
+    job.enters(TOKENS, ranks=(0,)).enters("all_reduce [1024] int64", ranks=(1,))
+    job.hang(0.25)
+    world = job.world
+    world.kill(0, signal=6)
+    assert world.findings() == []  # rank 1 may still tell
+    world.raises(1, "RuntimeError", from_peer=True, message="gloo: Connection reset by peer")
+    job.operations(1, "raised")
+    found = only(job)
+    assert (found.kind, found.ranks, found.victims) == ("collective-mismatch", [1], [0])
+
+
+def test_a_rank_that_aborts_by_itself_has_died() -> None:
+    """Where the others did as always, the abort is the rank's own."""
+    job = training(ranks=2)
+    job.enters(TOKENS, ranks=(0,)).hang(0.25)
+    job.world.kill(1, signal=6)
+    job.world.raises(0, "RuntimeError", from_peer=True, message="gloo: Connection reset by peer")
+    job.operations(0, "raised")
+    job.world.now_s += 1.0
+    assert (only(job).kind, only(job).ranks) == ("rank-dead", [1])
+
+
+def test_collectives_that_a_sentinel_finds_of_a_dead_rank_count() -> None:
+    """What a rank left behind tells what it did before gloo aborted it."""
+    job = training(ranks=2)
+    job.enters(TOKENS, ranks=(0,)).enters("all_reduce [1] float32", ranks=(1,)).hang(0.25)
+    world = job.world
+    world.kill(1, signal=6)
+    world.raises(0, "RuntimeError", from_peer=True, message="gloo: Connection reset by peer")
+    job.operations(0, "raised")
+    (call,) = job.calls[1][-1:]
+    world.from_node(
+        "node-0",
+        m.ForeignStacks,
+        attempt=0,
+        rank=1,
+        pid=1001,
+        threads=(),
+        native=False,
+        operations=(m.Operation("0", call[1], "gloo:all_reduce", "[1]", "float32", "scheduled"),),
+    )
+    found = only(job)
+    assert (found.kind, found.ranks, found.victims) == ("collective-mismatch", [1], [0])
+
+
+# --- circles and the fabric ------------------------------------------------------------------
+
+
+def test_two_groups_in_opposite_order_are_a_deadlock() -> None:
+    """Each waits in the group that the other has not come to; the fewer are to blame."""
+    everyone = (0, 1, 2, 3)
+    job = training(ranks=4, g1=everyone, g2=everyone)
+    job.enters(BUCKET, ranks=(0, 1, 2), group="1").enters(BUCKET, ranks=(3,), group="2").hang(1.0)
+    told(job, *everyone)
+    found = only(job)
+    assert (found.kind, found.severity, found.ranks) == ("group-deadlock", "critical", [3])
+    assert found.where["collective"] == "gloo:all_reduce"
+
+
+def test_a_collective_that_all_have_entered_and_none_leaves_is_stuck() -> None:
+    """With equal operations on all members there is no culprit."""
+    job = training()
+    job.enters(BUCKET).hang(0.75)
+    told(job, 0, 1, 2, 3).hang(2.0)
+    found = only(job)
+    assert (found.kind, found.severity) == ("collective-stuck", "critical")
+    assert (found.ranks, found.victims) == ([], [0, 1, 2, 3])
+
+
+# --- what others explain ---------------------------------------------------------------------
+
+
+def test_a_stopped_rank_explains_why_the_others_wait() -> None:
+    """A finding names the first bad thing once."""
+    job = training()
+    job.world.stop(1)
+    job.enters(TOKENS, ranks=(0, 2, 3)).hang(4.0)
+    assert (only(job).kind, only(job).victims) == ("rank-stopped", [0, 2, 3])
+
+
+def test_a_rank_that_goes_on_after_a_stop_is_not_called_missing() -> None:
+    """It has its time to move again."""
+    job = training(ranks=2)
+    job.world.stop(1)
+    job.enters(TOKENS, ranks=(0,)).hang(8.0)
+    job.world.cont(1)
+    job.world.advance(0.5)
+    assert job.world.findings() == []
+
+
+def test_a_mute_rank_that_is_seen_to_hold_its_gil_is_called_so() -> None:
+    """Silent, alive, and read from outside: the line that keeps the interpreter."""
+    job = training(ranks=2)
+    job.world.ranks[1].mute = True
+    job.enters(TOKENS, ranks=(0,)).hang(1.5)
+    job.stack(1, "native.py:4 in call", outside=True, holds_gil=True)
+    found = only(job)
+    assert (found.kind, found.ranks, found.victims) == ("gil-held", [1], [0])
+    assert found.where["source"] == "native.py:4 in call"
+    job.hang(6.0)
+    assert (only(job).kind, only(job).severity) == ("gil-held", "critical")
+
+
+def test_a_mute_rank_is_asked_from_outside_only_when_the_others_wait() -> None:
+    """The reading of a rank that goes on is never wanted."""
+    job = training(ranks=2)
+    job.world.ranks[1].mute = True
+    job.world.replies()
+    job.world.advance(3.0, moving=True)
+    assert not [what for _, what in job.world.replies() if isinstance(what, m.Inquire)]
+    job.world.advance(2.0)
+    asked = [what for _, what in job.world.replies() if isinstance(what, m.Inquire)]
+    assert m.Inquire(1, ("foreign_stacks",)) in asked
