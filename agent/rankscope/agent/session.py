@@ -82,6 +82,8 @@ class Session:
     def leave(self, error: BaseException | None) -> None:
         """The ``with`` block ends."""
         if error is None or (isinstance(error, SystemExit) and not error.code):
+            if not self.closed:
+                switch.contained(self.sender.talk.issued.linger)
             self.close("finished")
         else:
             switch.contained(lambda: self.observer.raised(error), lambda: self.close("exception"))

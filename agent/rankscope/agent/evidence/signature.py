@@ -58,8 +58,10 @@ def sizes_and_dtype(backend: str, method: str, args: Sequence[Any], size: int) -
     ins = [list(one.shape) for one in inputs]
     outs = [list(one.shape) for one in outputs]
     if backend == "gloo":
-        if method in _GATHERS:
+        if method in _GATHERS and outs:
             outs = [[size, *shape] for shape in ins]
+        elif method == "scatter" and ins:
+            ins = [[size, *shape] for shape in outs]
         elif method in _SHARED:
             outs = ins
     dtype = str(inputs[0].dtype if inputs else outputs[0].dtype if outputs else "")

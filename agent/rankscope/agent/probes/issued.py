@@ -7,6 +7,8 @@ which knows the functions themselves, is not disturbed. Calls that torch makes o
 recorder has them all.
 """
 
+import functools
+import os
 import sys
 import threading
 import time
@@ -18,7 +20,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from rankscope.agent import events
+from rankscope.agent import events, switch
 from rankscope.agent.evidence import blackbox, places, recorder, signature
 from rankscope.agent.evidence.blackbox import BlackBox
 from rankscope.agent.probes.base import Probe
@@ -46,8 +48,12 @@ class Issued(Probe):
         self._kinds: dict[CodeType, int] = {}
         self._known: dict[Any, _Known] = {}
         self._placed: list[tuple[Any, str, Any, Any]] = []
+        self._lingers = False
+        self._pid = os.getpid()
 
     def install(self) -> None:
+        for other in list(_lingering):
+            other.stop()
         try:
             from torch._C._distributed_c10d import ProcessGroup, Work
         except ImportError:  # a torch without distributed
@@ -60,20 +66,60 @@ class Issued(Probe):
         called = self.observer.guard(self, self.on_call)
         for method in signature.METHODS:
             if hasattr(ProcessGroup, method):
-                self._place(ProcessGroup, method, lambda it, m=method: _noted(it, m, called))
+                self._place(ProcessGroup, method, functools.partial(self._noted, method, called))
         self._place(Work, "wait", lambda it: _timed(it, self.observer))
 
     def _place(self, owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
-        original = getattr(owner, name)
-        wrapper = wrap(original)
-        setattr(owner, name, wrapper)
-        self._placed.append((owner, name, original, wrapper))
+        # What the class has is not what it gives: a function of C++ binds its object only there.
+        own = vars(owner).get(name)
+        if own is not None:
+            wrapper = wrap(getattr(owner, name))
+            setattr(owner, name, wrapper)
+            self._placed.append((owner, name, own, wrapper))
+
+    def linger(self) -> None:
+        """Go on writing down calls when the observation ends, as nothing else is left that could.
+
+        Where a rank is that left its loop in order, and then waits for the others in a collective,
+        is known from this alone.
+        """
+        if self.on and self.box is not None and self._placed:
+            self._lingers = True
+            _lingering.append(self)
+
+    def stop(self) -> None:
+        """Linger no more."""
+        self._lingers = False
+        if self in _lingering:
+            _lingering.remove(self)
+        self.uninstall()
 
     def uninstall(self) -> None:
-        for owner, name, original, wrapper in self._placed:
-            if getattr(owner, name) is wrapper:
-                setattr(owner, name, original)
+        if self._lingers:
+            return
+        for owner, name, own, wrapper in self._placed:
+            if vars(owner).get(name) is wrapper:
+                setattr(owner, name, own)
         self._placed.clear()
+
+    def _noted(self, method: str, called: Callable[..., None], original: Any) -> Any:
+        """``original`` with a note made before it."""
+
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            (late if probe._lingers else called)(method, self, args)
+            return original(self, *args, **kwargs)
+
+        def late(method: str, group: Any, args: Any) -> None:
+            try:
+                if probe.on and os.getpid() == probe._pid:
+                    probe.on_call(0.0, method, group, args)
+            except Exception as error:
+                probe.on = False
+                if switch.is_users(error):
+                    raise
+
+        probe = self
+        return _named(call, method)
 
     def on_call(self, now: float, method: str, group: Any, args: Any) -> None:
         """``group.method(*args)`` is about to be called."""
@@ -152,6 +198,8 @@ def _kind_of(args: Any) -> tuple[Any, ...]:
     return tuple(shapes)
 
 
+_lingering: list[Issued] = []
+
 _DISTRIBUTED = (
     join("torch", "distributed", "distributed_c10d.py"),  # noqa: PTH118
     join("torch", "distributed", "c10d_logger.py"),  # noqa: PTH118
@@ -166,14 +214,6 @@ def _kind(file: str) -> int:
     if places.is_torchs(file):
         return _TORCHS
     return _USERS if places.is_users(file) else _PACKAGES
-
-
-def _noted(original: Any, method: str, called: Callable[..., None]) -> Any:
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        called(method, self, args)
-        return original(self, *args, **kwargs)
-
-    return _named(call, method)
 
 
 def _timed(original: Any, observer: Any) -> Any:

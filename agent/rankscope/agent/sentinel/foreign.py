@@ -25,6 +25,8 @@ READ_S = 5.0
 EVERY_S = 1.0
 NATIVE_EVERY_S = 10.0
 APART_S = 0.3
+TRIES = 5
+TRY_AGAIN_S = 0.05
 MAX_WAITING = 64
 
 
@@ -121,7 +123,7 @@ class Reader:
             self._read(registration)
 
     def _read(self, registration: Registration) -> None:
-        first, error = self._dump(registration.pid, native=False)
+        first, error = self._first(registration.pid)
         self._found.append(Found(registration, first, False, error))
         if first is None or self._closing.wait(APART_S):
             return
@@ -134,6 +136,16 @@ class Reader:
         native, _ = self._dump(registration.pid, native=True)
         if native is not None:
             self._found.append(Found(registration, native, True))
+
+    def _first(self, pid: int) -> tuple[Reading | None, str]:
+        """A reading with frames, if one can be had: of a thread that runs it may fail."""
+        for _ in range(TRIES):
+            reading, error = self._dump(pid, native=False)
+            if error in pyspy.FINAL or (reading is not None and reading.threads[0].frames):
+                break
+            if self._closing.wait(TRY_AGAIN_S):
+                break
+        return reading, error
 
     def _dump(self, pid: int, *, native: bool) -> tuple[Reading | None, str]:
         """One reading, or why there is none."""

@@ -21,6 +21,8 @@ FORBIDDEN = (
     "administrator run sysctl kernel.yama.ptrace_scope=0"
 )
 GONE = "the process has ended"
+FINAL = (MISSING, FORBIDDEN, GONE)
+"""Trying again would not help."""
 
 
 class SpyFrame(msgspec.Struct):

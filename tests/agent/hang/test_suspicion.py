@@ -1,0 +1,117 @@
+"""When a rank suspects itself of hanging, what it is asked, and what it says may take long."""
+
+from itertools import pairwise
+
+from rankscope.agent.evidence.answers import Answers
+from rankscope.agent.evidence.expecting import Expecting, told_by
+from rankscope.agent.evidence.places import Place
+from rankscope.agent.evidence.suspicion import PATIENT_S, SUSPECT_S, Suspicion
+
+STEP_S = 0.1
+
+
+def warm(step_s: float = STEP_S) -> Suspicion:
+    suspicion = Suspicion()
+    suspicion.completed([30.0])  # the first one compiles and warms up
+    suspicion.completed([step_s] * 5)
+    suspicion.look(0.0, "moved", expecting=False)
+    return suspicion
+
+
+def said(suspicion: Suspicion, until_s: float, *, expecting: bool = False) -> list[float]:
+    """The moments at which it speaks while nothing moves, looked at ten times a second."""
+    moments = (tenth / 10 for tenth in range(1, int(until_s * 10) + 1))
+    return [now for now in moments if suspicion.look(now, "moved", expecting=expecting)]
+
+
+def test_no_progress_for_half_a_second_is_suspicious() -> None:
+    """And it is said again after 2 s, then less and less often, at last every 10 s."""
+    moments = said(warm(), 60.0)
+    assert moments[0] == SUSPECT_S
+    gaps = [round(later - sooner, 1) for sooner, later in pairwise(moments)]
+    assert gaps[:3] == [2.0, 3.0, 4.5]
+    assert gaps[-1] == 10.0
+
+
+def test_long_steps_are_given_three_times_their_length() -> None:
+    """The first step is no measure of how long they take."""
+    assert said(warm(1.0), 10.0)[0] == 3.0
+
+
+def test_movement_ends_the_suspicion() -> None:
+    """A collective that was entered, or a phase that changed, starts the time anew."""
+    suspicion = warm()
+    assert said(suspicion, 0.6) == [0.5]
+    assert not suspicion.look(0.7, "moved on", expecting=False)
+    assert not suspicion.look(1.1, "moved on", expecting=False)
+    assert suspicion.look(1.2, "moved on", expecting=False)
+
+
+def test_before_the_third_step_and_while_something_long_is_expected_it_is_patient() -> None:
+    """A compilation, a rendezvous or an evaluation is no stall."""
+    suspicion = Suspicion()
+    suspicion.look(0.0, "moved", expecting=False)
+    assert said(suspicion, 30.0)[0] == PATIENT_S
+    assert said(warm(), 30.0, expecting=True)[0] == PATIENT_S
+
+
+def test_a_hub_that_is_new_is_told_again() -> None:
+    """It has not heard what its predecessor was told."""
+    suspicion = warm()
+    assert said(suspicion, 0.6) == [0.5]
+    suspicion.again()
+    assert suspicion.look(0.7, "moved", expecting=False)
+
+
+def test_the_same_question_is_answered_once_a_second() -> None:
+    """Asked sooner it is answered when the second has passed; what nobody offers is not."""
+    answers = Answers()
+    given: list[float] = []
+    answers.offer("stacks", lambda: ())
+    for tenth in range(25):
+        answers.ask(("nonsense", "stacks"))
+        given += [tenth / 10 for _ in answers.due(tenth / 10)]
+    assert given == [0.0, 1.0, 2.0]
+    assert len(answers.due(3.1)) == 1
+    assert not answers.due(9.0)
+
+
+def test_what_was_declared_last_is_told_first() -> None:
+    """Stretches nest, and an exception ends one as well."""
+    expecting = Expecting()
+    with expecting.declared("evaluation"):
+        try:
+            with expecting.declared("upload"):
+                assert expecting.now() == "upload"
+                raise ValueError
+        except ValueError:
+            pass
+        assert expecting.now() == "evaluation"
+    assert expecting.now() == ""
+
+
+def test_two_forwards_without_gradients_are_an_evaluation() -> None:
+    """One may be a teacher's; a forward that trains ends it."""
+    expecting = Expecting()
+    expecting.forward(trains=False)
+    assert expecting.now() == ""
+    expecting.forward(trains=False)
+    assert expecting.now() == "evaluation"
+    expecting.forward(trains=True)
+    assert expecting.now() == ""
+
+
+def test_a_stack_tells_what_may_take_long() -> None:
+    """The outermost frame that tells decides: a checkpoint that compiles is a checkpoint."""
+
+    def frame(file: str, function: str = "f") -> Place:
+        return Place(f"/venv/lib/site-packages{file}", 1, function)
+
+    compiling = frame("/torch/_dynamo/convert_frame.py", "_compile")
+    saving = frame("/torch/serialization.py", "_save")
+    assert told_by([frame("/sympy/core.py"), compiling, frame("/train.py")]) == "compilation"
+    assert told_by([compiling, saving, frame("/train.py")]) == "checkpoint"
+    assert told_by([frame("/torch/serialization.py", "validate"), frame("/train.py")]) == ""
+    assert told_by([frame("/torch/_dynamo/eval_frame.py", "compile_wrapper")]) == ""
+    assert told_by([frame("/torch/utils/data/dataloader.py", "__next__")]) == ""
+    assert told_by([frame("/torch/utils/data/dataloader.py", "__init__")]) == "start of the loader"
