@@ -22,9 +22,11 @@ def open_client(given: Namespace) -> HubClient:
     return reach.connect_remote(given.endpoint, given.key)
 
 
-def ask(client: HubClient, view: str, shape: type[S]) -> S:
+def ask(
+    client: HubClient, view: str, shape: type[S], args: dict[str, int | str] | None = None
+) -> S:
     """The whole ``view``."""
-    body = client.ask(view).body
+    body = client.ask(view, args=args).body
     if not isinstance(body, shape):
         raise UserError(f"the hub's {view} is empty; use one rankscope version on both sides")
     return body

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-ScreenName = Literal["overview", "ranks", "rank", "evidence", "help"]
+ScreenName = Literal["overview", "ranks", "rank", "numerics", "evidence", "help"]
 Group = Literal["screens", "moving", "dashboard"]
 
-SCREENS: tuple[ScreenName, ...] = ("overview", "ranks", "rank", "evidence", "help")
+SCREENS: tuple[ScreenName, ...] = ("overview", "ranks", "rank", "numerics", "evidence", "help")
 GROUPS: dict[Group, str] = {
     "screens": "Screens",
     "moving": "Moving about",
@@ -78,7 +78,7 @@ ACTIONS: tuple[Action, ...] = (
         "help",
         "Show all keys and what the marks mean.",
         "screens",
-        footer=("overview", "ranks", "rank", "evidence"),
+        footer=("overview", "ranks", "rank", "numerics", "evidence"),
     ),
     Action(
         "leave",
@@ -94,7 +94,7 @@ ACTIONS: tuple[Action, ...] = (
         "back",
         "Go back to where you came from.",
         "screens",
-        footer=("ranks", "rank", "evidence", "help"),
+        footer=("ranks", "rank", "numerics", "evidence", "help"),
         palette=False,
     ),
     Action(
@@ -103,7 +103,7 @@ ACTIONS: tuple[Action, ...] = (
         "overview",
         "The run in one screen: verdict, speed, every rank, checkpoint.",
         "screens",
-        footer=("ranks", "rank", "evidence", "help"),
+        footer=("ranks", "rank", "numerics", "evidence", "help"),
     ),
     Action(
         "go('ranks')",
@@ -111,7 +111,15 @@ ACTIONS: tuple[Action, ...] = (
         "ranks",
         "The table of ranks.",
         "screens",
-        footer=("overview", "rank", "evidence", "help"),
+        footer=("overview", "rank", "numerics", "evidence", "help"),
+    ),
+    Action(
+        "go('numerics')",
+        ("4",),
+        "numerics",
+        "Each rank's own gradients over time, and where a NaN came from.",
+        "screens",
+        footer=("overview", "ranks", "rank", "evidence", "help"),
     ),
     Action(
         "go('evidence')",
@@ -119,7 +127,7 @@ ACTIONS: tuple[Action, ...] = (
         "evidence",
         "What the verdict rests on, who it holds up, and the next step to take.",
         "screens",
-        footer=("overview", "ranks", "rank"),
+        footer=("overview", "ranks", "rank", "numerics"),
     ),
     Action(
         "open",
@@ -127,7 +135,7 @@ ACTIONS: tuple[Action, ...] = (
         "open rank",
         "Open the page of the selected rank; with none selected, of the one to blame.",
         "screens",
-        footer=("overview", "ranks"),
+        footer=("overview", "ranks", "numerics"),
     ),
     Action(
         "trouble",
@@ -135,7 +143,7 @@ ACTIONS: tuple[Action, ...] = (
         "next trouble",
         "Select the next rank that is not well.",
         "moving",
-        footer=("overview", "ranks", "rank"),
+        footer=("overview", "ranks", "rank", "numerics"),
     ),
     Action("move('down')", ("j", "down"), "down", "One line down.", "moving", palette=False),
     Action("move('up')", ("k", "up"), "up", "One line up.", "moving", palette=False),

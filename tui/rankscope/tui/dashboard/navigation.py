@@ -5,7 +5,7 @@ from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.screens.base import Screen
 from rankscope.tui.dashboard.screens.overview import OverviewScreen
 
-BASES: tuple[ScreenName, ...] = ("overview", "ranks")
+BASES: tuple[ScreenName, ...] = ("overview", "ranks", "numerics")
 """Screens with a digit: going to one forgets the way back."""
 
 
@@ -77,6 +77,10 @@ def _make(name: ScreenName) -> Screen:
             from rankscope.tui.dashboard.screens.ranks import RanksScreen
 
             return RanksScreen()
+        case "numerics":
+            from rankscope.tui.dashboard.screens.numerics import NumericsScreen
+
+            return NumericsScreen()
         case "evidence":
             from rankscope.tui.dashboard.screens.evidence import EvidenceScreen
 

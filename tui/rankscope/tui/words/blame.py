@@ -18,11 +18,20 @@ BLAMED = Mark("✗", "to blame", "bad")
 SUSPECT = replace(SEVERITIES["warning"], word="suspect")
 
 
+DOES: dict[str, str] = {"nonfinite": "spoils", "replica": "parts from"}
+"""What findings of numbers do to their victims, by the first word of their kinds: those go on."""
+
+
+def holds_up(finding: Finding) -> bool:
+    """Whether its victims wait for the culprit."""
+    return finding.kind.partition("-")[0] not in DOES
+
+
 def marks_of(status: Status) -> dict[int, Mark]:
     """The mark of every rank that was heard of, and of those a finding names."""
     critical = _named(status.findings, "critical")
     warned = _named(status.findings, "warning")
-    held_up = {rank for finding in status.findings for rank in finding.victims}
+    held_up = {rank for finding in status.findings if holds_up(finding) for rank in finding.victims}
     if status.state == "stalled":
         held_up |= {row.rank for row in status.ranks}
     marks = {row.rank: _mark(row, critical, warned, held_up) for row in status.ranks}
@@ -54,6 +63,8 @@ def did_to_victims(finding: Finding, state: str) -> tuple[str, str]:
     """The words before and after the victims: a run that is over holds nobody up any more."""
     if not finding.ranks:
         return "hit", ""
+    if not holds_up(finding):
+        return DOES[finding.kind.partition("-")[0]], ""
     return ("took", "with it") if state in ENDED_STATES else ("holds up", "")
 
 

@@ -22,7 +22,7 @@ from rankscope.tui.dashboard.render.nodes import bare_ranks
 from rankscope.tui.dashboard.render.numbers import phase_line, step_time_sparkline
 from rankscope.tui.dashboard.render.table import Column, columns_that_fit, head_line, row_line
 from rankscope.tui.words import numbers
-from rankscope.tui.words.blame import ABSENT
+from rankscope.tui.words.blame import ABSENT, holds_up
 
 NAME_WIDTH = 12
 FACTS_FIRST = ("rankscope", "python", "torch", "backend", "cuda", "nccl")
@@ -120,7 +120,7 @@ def _now(row: RankRow, picture: Picture, width: int) -> list[Line]:
         if row.rank in finding.ranks:
             lines += _named(finding.kind, finding.headline, width, "warn")
         elif row.rank in finding.victims:
-            held = bool(finding.ranks) and not picture.ended
+            held = bool(finding.ranks) and not picture.ended and holds_up(finding)
             lines += _named("held up by" if held else "because", finding.headline, width)
     return lines
 

@@ -1,0 +1,83 @@
+"""The screen of numerics: the origin with its evidence, every rank over time, its parameters."""
+
+from pathlib import Path
+
+import pytest
+
+from rankscope.tui.dashboard.navigation import Navigation
+from rankscope.tui.dashboard.picture import Picture
+from rankscope.tui.dashboard.render.ascii import ascii_only
+from rankscope.tui.dashboard.render.line import text_of, width_of
+from rankscope.tui.dashboard.screens.base import Room
+from rankscope.tui.dashboard.screens.numerics import NumericsScreen
+from rankscope.tui.feed.poller import Wanted
+from support import scenes
+from support.numericscenes import SCENES
+
+GOLDEN = Path(__file__).parent / "golden"
+SIZES = ((80, 24), (120, 40))
+ODD_SIZES = ((1, 1), (20, 5), (40, 10), (60, 15), (300, 12))
+
+
+def drawn(scene: str, width: int, height: int) -> list[str]:
+    picture = Picture(SCENES[scene](), title="20261129-163000-k3f9ab")
+    lines = NumericsScreen().layout(picture, Room(width, height, 0.0)).lines(height)
+    assert len(lines) <= height
+    assert max(map(width_of, lines), default=0) <= width
+    return [text_of(line) for line in lines]
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_the_screen_looks_as_it_should(scene: str, write_golden: bool) -> None:
+    """Each state of a run's numbers is drawn as it was when it was last looked at."""
+    parts = []
+    for width, height in SIZES:
+        lines = "\n".join(line.rstrip() for line in drawn(scene, width, height))
+        parts.append(f"{f' {width}×{height} ':=^{width}}\n{lines}\n")
+    text = "".join(parts)
+    path = GOLDEN / f"{scene}.txt"
+    if write_golden:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize(("width", "height"), ODD_SIZES)
+def test_it_fits_every_terminal(scene: str, width: int, height: int) -> None:
+    """However small or wide, no line is wider than the terminal."""
+    drawn(scene, width, height)
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_it_needs_no_utf8(scene: str) -> None:
+    """Every glyph has a stand-in of one cell."""
+    for line in drawn(scene, 80, 24):
+        plain = ascii_only(line)
+        assert len(plain) == len(line)
+        assert "?" not in plain.replace("? help", "")
+
+
+def test_the_culprit_is_selected_and_its_parameters_are_asked_for() -> None:
+    """Until a rank is selected by hand, it is the one to blame."""
+    screen = NumericsScreen()
+    picture = Picture(SCENES["nan"]())
+    assert screen.view_wanted(picture) == Wanted("numerics", 5)
+    screen.move("up", picture, Room(80, 24, 0.0))
+    assert screen.view_wanted(picture) == Wanted("numerics", 4)
+
+
+def test_another_screens_view_is_not_mistaken_for_its_own() -> None:
+    """The answer to the last screen's question may come after the screen has changed."""
+    picture = Picture(scenes.healthy_8())
+    lines = NumericsScreen().layout(picture, Room(80, 24, 0.0)).lines(24)
+    assert "✓ healthy" in text_of(lines[1])
+
+
+def test_4_leads_to_it_and_escape_back() -> None:
+    """It is a screen with a digit."""
+    navigation = Navigation()
+    navigation.go("numerics")
+    assert navigation.screen.name == "numerics"
+    navigation.go_back()
+    assert navigation.screen.name == "overview"

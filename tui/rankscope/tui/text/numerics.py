@@ -1,0 +1,128 @@
+"""Gradients before reduction as text: what is wrong, the ranks over time, one rank's parameters."""
+
+import textwrap
+
+from rankscope.protocol.shapes import Finding, Numerics, NumericsRow
+from rankscope.tui.text.output import toned, untoned
+from rankscope.tui.text.table import Column, table
+from rankscope.tui.words import numbers
+from rankscope.tui.words import numerics as words
+from rankscope.tui.words.marks import SEVERITIES, Mark, safe
+
+COLUMNS = (
+    Column("rank"),
+    Column("state", right=False),
+    Column("norm"),
+    Column("distance"),
+    Column("loss"),
+    Column("skipped"),
+    Column("signs"),
+    Column("scale"),
+)
+LEAST_COURSE = 12
+MAX_SIGNS = 8
+MAX_PARAMETERS = 40
+
+
+def numerics_text(view: Numerics, rank: int | None = None, width: int = 80) -> list[str]:
+    """Findings with their evidence, then one line a rank, then the parameters of ``rank``."""
+    lines: list[str] = []
+    for finding in view.findings:
+        lines += [*_finding(finding, width), ""]
+    if view.signs and not view.findings:
+        lines += ["what was not finite:", *_signs(view, width), ""]
+    lines.append(words.replicas_text(view))
+    if not any(row.local_norm is not None for row in view.ranks):
+        lines.append("no rank has told of its gradients yet")
+    if view.ranks:
+        lines += ["", *_ranks(view, rank, width)]
+    if view.left_out:
+        lines.append(f"and {numbers.plural(view.left_out, 'more rank')} nearer to their peers")
+    for row in view.ranks:
+        for text in row.not_covered[:4]:
+            lines += _wrapped(f"not looked at on rank {row.rank}: {safe(text)}", width)
+    if rank is not None:
+        lines += ["", *_parameters(view, rank, width)]
+    return lines
+
+
+def _finding(finding: Finding, width: int) -> list[str]:
+    mark = SEVERITIES[finding.severity]
+    first, *more = _wrapped(f"{mark.glyph} {safe(finding.headline)}", width)
+    lines = [toned(first, mark.tone), *(toned("  " + text, mark.tone) for text in more)]
+    for text in finding.evidence:
+        lines += _wrapped(safe(text), width, "  ")
+    if finding.next:
+        lines += _wrapped(f"next: {safe(finding.next)}", width, "  ")
+    return lines
+
+
+def _signs(view: Numerics, width: int) -> list[str]:
+    lines = [
+        line
+        for sign in view.signs[:MAX_SIGNS]
+        for line in _wrapped(safe(words.sign_text(sign)), width, "  ")
+    ]
+    if len(view.signs) > MAX_SIGNS:
+        lines.append(f"  and {len(view.signs) - MAX_SIGNS} more")
+    return lines
+
+
+def _ranks(view: Numerics, rank: int | None, width: int) -> list[str]:
+    marks = words.marks_of(view)
+    shown = [row for row in view.ranks if rank is None or row.rank == rank] or view.ranks
+    rows = [_row(row, marks[row.rank]) for row in shown]
+    scaled = any(row.loss_scale is not None for row in shown)
+    columns = COLUMNS if scaled else COLUMNS[:-1]
+    cells = [list(row[: len(columns)]) for row in rows]
+    plain = table(columns, cells, width)
+    room = width - max(len(untoned(line)) for line in plain) - 2
+    if room < LEAST_COURSE or not view.steps:
+        return plain
+    between = words.span(view)
+    room = min(room, len(view.steps))
+    titles = f"steps to {view.steps[-1]}"
+    courses = [words.course(row.norms, room, between) for row in shown]
+    course = Column(titles if len(titles) <= max(room, 8) else "", right=False)
+    return table(
+        [*columns, course],
+        [[*row, text] for row, text in zip(cells, courses, strict=True)],
+        width,
+    )
+
+
+def _row(row: NumericsRow, mark: Mark) -> tuple[str, ...]:
+    return (
+        str(row.rank),
+        toned(f"{mark.glyph} {mark.word}", mark.tone),
+        numbers.norm(row.local_norm),
+        words.distance(row.distance),
+        numbers.loss(row.loss),
+        str(row.skipped),
+        str(row.signs),
+        numbers.si(row.loss_scale),
+    )
+
+
+def _parameters(view: Numerics, rank: int, width: int) -> list[str]:
+    if not view.parameters:
+        return [f"rank {rank} has not told of its single parameters"]
+    step = "" if view.parameters_step is None else f", step {numbers.count(view.parameters_step)}"
+    columns = (Column("gradient"), Column("parameter", right=False, least=20))
+    rows = [
+        [_value(each.value, each.local_norm), safe(each.name)]
+        for each in view.parameters[:MAX_PARAMETERS]
+    ]
+    lines = [f"parameters of rank {rank}{step}, those in trouble first:"]
+    lines += table(columns, rows, width, "  ")
+    if len(view.parameters) > MAX_PARAMETERS:
+        lines.append(f"  and {len(view.parameters) - MAX_PARAMETERS} more with smaller gradients")
+    return lines
+
+
+def _value(value: str, norm: float | None) -> str:
+    return toned(value, "bad") if value else numbers.norm(norm)
+
+
+def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent) or [""]

@@ -1,0 +1,121 @@
+"""How norms before reduction and what was not finite are worded, on the screen and as text."""
+
+import math
+from collections.abc import Sequence
+
+from rankscope.protocol.shapes import SEVERITIES, Numerics, NumericsRow, SignRow
+from rankscope.tui.words import numbers
+from rankscope.tui.words.marks import Mark
+
+BARS = "▁▂▃▄▅▆▇█"
+WELL = Mark("●", "finite", "good")
+FAR = Mark("!", "far off", "warn")
+BAD = Mark("✗", "not finite", "bad")
+BLIND = Mark("·", "not seen", "quiet")
+OF_KINDS = {
+    "gradient-outlier": FAR,
+    "replica-divergence": Mark("✗", "differs", "bad"),
+    "silent-skip": Mark("✗", "no update", "bad"),
+    "duplicate-data": Mark("!", "same data", "warn"),
+    "duplicate-seed": Mark("!", "same seed", "warn"),
+}
+"""Of ranks that an open finding names."""
+
+FAR_DEVIATIONS = 6.0
+
+STAGES = {
+    "input": "input",
+    "parameter": "parameter before the update",
+    "forward": "module output",
+    "loss": "loss",
+    "gradient": "own gradient",
+    "cast": "gradient as it is reduced",
+    "reduced": "reduced gradient",
+    "optimizer": "optimizer state",
+    "updated": "parameter after the update",
+}
+
+
+def marks_of(view: Numerics) -> dict[int, Mark]:
+    """How each rank's numbers are: the gravest thing that is said of it."""
+    named: dict[int, Mark] = {}
+    for finding in sorted(view.findings, key=lambda each: SEVERITIES.index(each.severity)):
+        bad = finding.kind.startswith("nonfinite-")
+        for rank in finding.ranks:
+            named[rank] = BAD if bad else OF_KINDS.get(finding.kind, FAR)
+    return {row.rank: named.get(row.rank) or _mark(row) for row in view.ranks}
+
+
+def _mark(row: NumericsRow) -> Mark:
+    newest = next((norm for norm in reversed(row.norms) if norm is not None), None)
+    if newest is not None and not math.isfinite(newest):
+        return BAD
+    if row.distance is not None and row.distance >= FAR_DEVIATIONS:
+        return FAR
+    return BLIND if row.local_norm is None else WELL
+
+
+def span(view: Numerics) -> tuple[float, float] | None:
+    """The least and the largest norm of all that is shown, natural logarithms; at least a factor of
+    10 apart, so that noise is no mountain. None when there is none above 0."""
+    known = [
+        math.log(norm)
+        for row in view.ranks
+        for norm in row.norms
+        if norm is not None and math.isfinite(norm) and norm > 0
+    ]
+    if not known:
+        return None
+    low, high = min(known), max(known)
+    lacking = math.log(10.0) - (high - low)
+    return (low - lacking / 2, high + lacking / 2) if lacking > 0 else (low, high)
+
+
+def course(norms: Sequence[float | None], width: int, between: tuple[float, float] | None) -> str:
+    """The newest ``width`` norms as bars on a logarithmic scale that all ranks share.
+
+    ``✗`` where one is not finite, a blank where none is known, ``_`` for exactly 0.
+    """
+    shown = list(norms)[-width:] if width > 0 else []
+    low, high = between or (0.0, 1.0)
+    return "".join(_bar(norm, low, high) for norm in shown).rjust(max(0, width))
+
+
+def _bar(norm: float | None, low: float, high: float) -> str:
+    if norm is None:
+        return " "
+    if not math.isfinite(norm):
+        return "✗"
+    if norm <= 0:
+        return "_"
+    level = (math.log(norm) - low) / (high - low) * (len(BARS) - 1)
+    return BARS[max(0, min(len(BARS) - 1, round(level)))]
+
+
+def distance(value: float | None) -> str:
+    """``+0.3``: how far from its peers and its past."""
+    return numbers.DASH if value is None or not math.isfinite(value) else f"{value:+.1f}"
+
+
+def sign_text(sign: SignRow) -> str:
+    """``rank 3, step 12, microbatch 1: own gradient of blocks.1.mlp.up.weight is nan (1)``."""
+    where = f"rank {sign.rank}, step {sign.step}"
+    if sign.microbatch:
+        where += f", microbatch {sign.microbatch}"
+    what = STAGES.get(sign.stage, sign.stage)
+    if sign.name:
+        what += f" of {sign.name}"
+    count = f", {sign.count:,} of it" if sign.count else ""
+    more = f", and {sign.others} more names" if sign.others else ""
+    note = f" ({sign.note})" if sign.note else ""
+    return f"{where}: {what}: {sign.value}{count}{more}{note}"
+
+
+def replicas_text(view: Numerics) -> str:
+    """Whether the replicas were compared, and how that came out."""
+    if view.replicas_checked_step is None:
+        return "replicas: not compared"
+    step = numbers.count(view.replicas_checked_step)
+    if view.replicas_equal:
+        return f"replicas: equal up to step {step}"
+    return f"replicas: they differ, compared up to step {step}"
