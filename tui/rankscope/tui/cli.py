@@ -40,7 +40,7 @@ NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 LATER = frozenset(
     {
-        *("numerics", "checkpoint", "pause", "resume", "stop"),
+        *("checkpoint", "pause", "resume", "stop"),
         *("cancel", "verify-checkpoint", "replay", "analyze", "scale"),
         *("compare", "grant"),
     }
