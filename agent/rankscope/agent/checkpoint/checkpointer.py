@@ -1,0 +1,281 @@
+"""Saving the state of a run, on all its ranks, while it goes on."""
+
+import copy
+import itertools
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import torch.distributed as dist
+
+from rankscope.agent import switch
+from rankscope.agent.checkpoint import generators, resume, retention, stores
+from rankscope.agent.checkpoint.gather import OWN, gather, own_buffer, own_name
+from rankscope.agent.checkpoint.gather import Path as StatePath
+from rankscope.agent.checkpoint.job import Job, Saved
+from rankscope.agent.checkpoint.meeting import Meeting, Outcome
+from rankscope.agent.checkpoint.plan import plan
+from rankscope.agent.checkpoint.progress import Progress, Snapshot
+from rankscope.agent.checkpoint.staging import Stager
+from rankscope.protocol.exits import UserError
+
+log = logging.getLogger("rankscope")
+
+TIMEOUT_S = 600.0
+"""The longest that a save may take, from the boundary to its publication."""
+
+_ordinals = itertools.count()
+
+
+class Checkpointer:
+    """Saves ``state`` into ``dir``, on all ranks of the default process group or of one process.
+
+    ``state`` are the things that make up the run, by name: models and optimizers, and whatever has
+    ``state_dict()`` and ``load_state_dict()``. All ranks hold them alike, whole or sharded; what
+    each rank has for itself goes into ``per_rank``. The random number generators are always among
+    that.
+
+    A save is a call of every rank at the same boundary, after an update and before the next: of
+    :meth:`end_step` each ``every`` steps, of :meth:`save`, or by ``attach(…, checkpoint=saver)``
+    when an operator asks. The state is copied there; the rest happens in a thread. With ``sync``
+    the call returns when it is done. Nothing that goes wrong in a save is raised: it is in
+    :attr:`last`, and training goes on.
+
+    Of the checkpoints that nobody asked for the newest ``keep`` verified ones are kept (None: all).
+    ``notes`` (strings) are kept with each checkpoint.
+
+    Raises :class:`UserError` for a directory that cannot be written to.
+    """
+
+    def __init__(
+        self,
+        *,
+        state: Mapping[str, Any],
+        dir: str | os.PathLike[str],
+        per_rank: Mapping[str, Any] | None = None,
+        every: int = 0,
+        keep: int | None = None,
+        sync: bool = False,
+        notes: Mapping[str, str] | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        self.directory = Path(dir).absolute()
+        self.every, self.keep, self.sync = every, keep, sync
+        self.timeout_s = timeout_s
+        self.last: Outcome | None = None
+        """What came of the newest save that has ended."""
+        self.on_phase: list[Callable[[str], None]] = []
+        """Called in the saving thread as it enters a phase; what they raise fails the save."""
+        self.on_outcome: list[Callable[[Outcome], None]] = []
+        self._state, self._per_rank = dict(state), dict(per_rank or {})
+        self._notes = dict(notes or {})
+        self._progress = Progress()
+        self._stager = Stager()
+        self._ordinal = next(_ordinals)
+        self._resumes = 0
+        self._store: Any = None
+        self._retention = retention.Retention(self.directory, keep)
+        self._job: Job | None = None
+        self._thread: threading.Thread | None = None
+        self._begun: set[tuple[int, int]] = set()
+        reserved = {"rank"} & (self._state.keys() | self._per_rank.keys())
+        if reserved or "random" in self._per_rank:
+            raise UserError(f"a checkpoint has a {'random' if not reserved else 'rank'} of its own")
+        check_directory(self.directory)
+
+    # what a loop calls
+
+    def end_step(self, step: int) -> None:
+        """Step ``step`` has ended: save it when it is one of every ``every``."""
+        if self.every and step % self.every == 0:
+            self.save(step)
+
+    def save(self, step: int, request: int = 0) -> Outcome | None:
+        """Save what the state is now, as that of step ``step``.
+
+        To be called by every rank, with the same numbers. Returns what came of it when ``sync``;
+        else None, and :meth:`wait` knows more.
+        """
+        try:
+            self._begin(step, request)
+        except Exception as error:
+            if switch.is_users(error):
+                raise
+            self._ended(Outcome(False, step, request, "", switch.one_line(error)))
+        return self.wait() if self.sync else None
+
+    def wait(self, timeout_s: float | None = None) -> Outcome | None:
+        """What came of the newest save, once it has ended; None when none has after that time.
+
+        To be called before the process ends, or what is being written is lost.
+        """
+        thread = self._thread
+        if thread is not None:
+            thread.join(self.timeout_s + 60.0 if timeout_s is None else timeout_s)
+            if thread.is_alive():
+                return None
+        return self.last
+
+    def cancel(self) -> None:
+        """Give the save in work up, on all ranks."""
+        if self._job is not None:
+            self._job.cancelled.set()
+
+    def progress(self) -> Snapshot:
+        return self._progress.read()
+
+    @property
+    def saving(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def resume(self, which: str | os.PathLike[str] = "auto") -> "resume.Resumed | None":
+        """Load the newest verified checkpoint (``auto``), or the one in directory ``which``.
+
+        To be called by every rank, before ``attach``. None when ``auto`` finds none; what was
+        passed over is in the result, or in the log. Raises :class:`UserError`, on every rank, for
+        a checkpoint that is not whole or not of this state.
+        """
+        rank, world_size = place()
+        self._resumes += 1
+        prefix = self._prefix(f"resume/{self._resumes}")
+        circle = stores.Circle(self._kept_store(world_size), prefix, rank, world_size)
+        return resume.resume(circle, self.directory, str(which), self._state, self._per_rank)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Waits for the save in work, unless an exception ends the block."""
+        if error is None:
+            self.wait()
+
+    # inside
+
+    def _begin(self, step: int, request: int) -> None:
+        if (step, request) in self._begun:
+            return  # twice at one boundary
+        self._begun.add((step, request))
+        rank, world_size = place()
+        previous = self._thread if self.saving else None
+        cancelled = threading.Event()
+        key = self._prefix(f"save/{step}-{request}")
+        deadline_s = time.monotonic() + self.timeout_s
+
+        def meet() -> Meeting:
+            store = self._kept_store(world_size)
+            return Meeting(store, key, rank, world_size, deadline_s, cancelled)
+
+        job = Job(self.directory, step, request, rank, world_size, meet, self._progress, cancelled)
+        job.on_phase = self._on_phase
+        if previous is not None and self._job is not None and not self._job.written.is_set():
+            text = f"rank {rank} was still writing the checkpoint of step {self._job.step}"
+            threading.Thread(target=job.decline, args=(text,), daemon=True).start()
+            self._tell(Outcome(False, step, request, "", text))
+            return
+        self._progress.begin(step, request)
+        try:
+            self._on_phase("staging")
+            job.saved = self._copy(rank, world_size)
+        except Exception as error:
+            if switch.is_users(error):
+                raise
+            job.refused = switch.one_line(error)
+        self._job = job
+        self._thread = threading.Thread(
+            target=self._run, args=(job, previous), name="rankscope-save", daemon=True
+        )
+        self._thread.start()
+
+    def _copy(self, rank: int, world_size: int) -> Saved:
+        gathered = gather(self._state)
+        own = {"random": generators.state()}
+        own |= {name: thing.state_dict() for name, thing in self._per_rank.items()}
+        objects = {own_name(rank, name): value for name, value in own.items()}
+        if rank == 0:
+            objects |= gathered.objects
+            for other in range(world_size):
+                paths: dict[str, StatePath] = {
+                    own_name(other, name): (OWN, str(other), name) for name in own
+                }
+                paths |= {
+                    own_buffer(other, name): (OWN, str(other), "buffers", name)
+                    for name in gathered.buffers
+                }
+                gathered.paths.update(paths)
+        staged = self._stager.stage(plan(gathered.tensors, gathered.buffers, rank, world_size))
+        return Saved(
+            staged,
+            copy.deepcopy(objects),
+            gathered.alike,
+            gathered.layout,
+            gathered.paths,
+            self._notes,
+        )
+
+    def _run(self, job: Job, previous: threading.Thread | None) -> None:
+        if previous is not None:
+            previous.join()
+        outcome = job.run()
+        if outcome.ok and job.rank == 0:
+            self._retention.published(Path(outcome.path))
+        self._ended(outcome)
+
+    def _on_phase(self, phase: str) -> None:
+        for told in self.on_phase:
+            told(phase)
+
+    def _ended(self, outcome: Outcome) -> None:
+        self._progress.enter("done" if outcome.ok else "failed", outcome.text)
+        self._tell(outcome)
+
+    def _tell(self, outcome: Outcome) -> None:
+        self.last = outcome
+        if outcome.ok:
+            log.info("rankscope: %s", outcome.text)
+        else:
+            log.warning(
+                "rankscope: no checkpoint of step %d: %s; training goes on",
+                outcome.step,
+                outcome.text,
+            )
+        for told in self.on_outcome:
+            switch.contained(lambda told=told: told(outcome))  # type: ignore[misc]
+
+    def _kept_store(self, world_size: int) -> Any:
+        if self._store is None:
+            self._store = stores.shared() if world_size > 1 else stores.alone()
+        return self._store
+
+    def _prefix(self, what: str) -> str:
+        return f"rankscope/checkpoint/{self._ordinal}/{what}"
+
+
+def place() -> tuple[int, int]:
+    """Rank and world size: of the default process group, or of a process alone."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    return 0, 1
+
+
+def check_directory(directory: Path) -> None:
+    """Make ``directory``. Raises :class:`UserError` when nothing can be written there."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise UserError(f"{directory} is a file; name a directory for checkpoints") from None
+    except NotADirectoryError:
+        raise UserError(f"{directory} is below a file; name a directory for checkpoints") from None
+    except OSError as error:
+        raise UserError(f"cannot make {directory} for checkpoints: {error.strerror}") from None
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise UserError(f"cannot write to {directory}; name another directory for checkpoints")

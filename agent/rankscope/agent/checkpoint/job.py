@@ -1,0 +1,179 @@
+"""One save, as the thread of one rank goes through it."""
+
+import contextlib
+import threading
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rankscope.agent import switch
+from rankscope.agent.checkpoint import publish
+from rankscope.agent.checkpoint.gather import Path as StatePath
+from rankscope.agent.checkpoint.meeting import Failed, Meeting, Outcome
+from rankscope.agent.checkpoint.progress import Progress
+from rankscope.agent.checkpoint.staging import Staged
+from rankscope.agent.checkpoint.writing import Written, packed, sync, write, write_small
+from rankscope.protocol.checkpoints import directory_name
+from rankscope.protocol.manifest import FORMAT, Receipt, data_name, encode, receipt_name
+
+
+class Saved(NamedTuple):
+    """What this rank has copied at the boundary."""
+
+    staged: Staged
+    objects: Mapping[str, Any]
+    alike: dict[str, int]
+    layout: int
+    paths: dict[str, StatePath]
+    notes: dict[str, str]
+
+
+class Job:
+    """Made on the training thread, run in another. ``meet`` is called in that other one."""
+
+    def __init__(
+        self,
+        directory: Path,
+        step: int,
+        request: int,
+        rank: int,
+        world_size: int,
+        meet: Callable[[], Meeting],
+        progress: Progress,
+        cancelled: threading.Event,
+    ) -> None:
+        self.directory = directory
+        self.step, self.request = step, request
+        self.rank, self.world_size = rank, world_size
+        self.saved: Saved | None = None
+        self.refused = ""
+        """Why the state could not be copied."""
+        self.cancelled = cancelled
+        self.written = threading.Event()
+        """Nothing is read from the copied state any more."""
+        self.on_phase: Callable[[str], None] = lambda phase: None
+        self._meet = meet
+        self._progress = progress
+        self._folder: Path | None = None
+        self._phase = "staging"
+
+    def run(self) -> Outcome:
+        """Take part in the save to its end; never raises."""
+        meeting = None
+        ended = threading.Event()
+        pulse = None
+        try:
+            meeting = self._meet()
+            meeting.pulse()
+            pulse = threading.Thread(target=self._pulse, args=(meeting, ended), daemon=True)
+            pulse.start()
+            return self._take_part(meeting)
+        except Exception as error:  # noqa: BLE001 - a save that fails must not fail the run
+            return self._give_up(meeting, error)
+        finally:
+            self.written.set()
+            ended.set()
+            if pulse is not None:
+                pulse.join()
+
+    def decline(self, text: str) -> None:
+        """Tell the others that this rank takes no part."""
+        with contextlib.suppress(Exception):
+            self._meet().fail(text)
+
+    def _take_part(self, meeting: Meeting) -> Outcome:
+        if self.saved is None:
+            raise Failed(self.refused)
+        if self.rank == 0:
+            for left in publish.leftovers(self.directory, None):
+                publish.remove(left)
+            name = directory_name(self.step)
+            self._folder = folder = publish.make_folder(self.directory, name)
+            meeting.open(folder.name)
+        else:
+            self._enter("waiting")
+            folder = self.directory / meeting.folder()
+        self._write(meeting, folder, self.saved)
+        self._enter("publishing")
+        if self.rank != 0:
+            return meeting.outcome()
+        receipts = publish.receipts_of(folder, meeting.arrivals())
+        serial = publish.next_serial(self.directory)
+        manifest = publish.assemble(folder, receipts, serial, self.saved.paths)
+        publish.complete(folder, manifest)
+        path = publish.reveal(folder, self.directory, self.step)
+        size_bytes = sum(file.size_bytes for file in manifest.files)
+        text = f"checkpoint of step {self.step} is complete: {path}"
+        outcome = Outcome(True, self.step, self.request, str(path), text, size_bytes)
+        with contextlib.suppress(Exception):  # whoever does not hear of it finds it on the disk
+            meeting.announce(outcome)
+        return outcome
+
+    def _write(self, meeting: Meeting, folder: Path, saved: Saved) -> None:
+        objects = {name: packed(name, value) for name, value in saved.objects.items()}
+        data = saved.staged.bytes()
+        self._progress.expect(sum(copy.end - copy.begin for copy in saved.staged.copies))
+        self._enter("writing")
+        name = data_name(self.rank)
+        copies = saved.staged.copies
+        written = write(folder, name, self.rank, copies, data, objects, self._advance)
+        self.written.set()
+        self._enter("syncing")
+        sync(folder / name)
+        receipt = encode(self._receipt(saved, written))
+        write_small(folder, receipt_name(self.rank), receipt)
+        meeting.arrive(len(receipt), zlib.crc32(receipt))
+
+    def _receipt(self, saved: Saved, written: Written) -> Receipt:
+        return Receipt(
+            format=FORMAT,
+            request=self.request,
+            step=self.step,
+            rank=self.rank,
+            world_size=self.world_size,
+            layout=saved.layout,
+            alike=saved.alike,
+            file=written.file,
+            tensors=written.tensors,
+            objects=written.objects,
+            notes=saved.notes,
+        )
+
+    def _give_up(self, meeting: Meeting | None, error: Exception) -> Outcome:
+        heard = isinstance(error, Failed)
+        text = str(error) if heard else f"rank {self.rank}, {self._phase}: {in_words(error)}"
+        if heard and self.refused:
+            text = f"rank {self.rank}: {text}"
+        outcome = Outcome(False, self.step, self.request, "", text)
+        with contextlib.suppress(Exception):
+            if meeting is not None:
+                meeting.fail(text)
+                if self.rank == 0:
+                    meeting.announce(outcome)
+        if self._folder is not None:
+            publish.remove(self._folder)
+        return outcome
+
+    def _enter(self, phase: str) -> None:
+        self._phase = phase
+        self._progress.enter(phase)
+        self.on_phase(phase)
+
+    def _advance(self, count_bytes: int) -> None:
+        self._progress.advance(count_bytes)
+        if self.cancelled.is_set():
+            raise Failed("cancelled")
+
+    @staticmethod
+    def _pulse(meeting: Meeting, ended: threading.Event) -> None:
+        with contextlib.suppress(Exception):  # without a store the save fails by itself
+            while not ended.wait(meeting.pulse_s):
+                meeting.pulse()
+
+
+def in_words(error: Exception) -> str:
+    """``error`` on one line; of the system's errors what went wrong and with which file."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}{f' ({error.filename})' if error.filename else ''}"
+    return switch.one_line(error)
