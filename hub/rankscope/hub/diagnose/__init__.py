@@ -20,6 +20,7 @@ from rankscope.hub.diagnose.rank_dead import rank_dead
 from rankscope.hub.diagnose.rank_stopped import rank_stopped
 from rankscope.hub.diagnose.replica_divergence import replica_divergence
 from rankscope.hub.diagnose.silent_skip import silent_skip
+from rankscope.hub.diagnose.straggler import straggler
 from rankscope.hub.state import RunState
 from rankscope.protocol.shapes import SEVERITIES, Finding
 
@@ -36,6 +37,7 @@ DIAGNOSES: tuple[Diagnosis, ...] = (
     replica_divergence,
     silent_skip,
     duplicate_data,
+    straggler,
     memory,
     environment_mismatch,
     duplicate_seed,

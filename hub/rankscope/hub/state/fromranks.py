@@ -148,6 +148,7 @@ def statuses(state: "RunState", rank: int, statuses: tuple[m.CollectiveStatus, .
         if before is not None and status.last_enqueued < before[0]:
             state.operations.restarted(rank, status.group)
     state.words.set_collectives(rank, statuses)
+    state.progress.pairs.statuses(rank, statuses)
 
 
 def records(state: "RunState", beat: m.Beat, received_s: float) -> None:
@@ -155,6 +156,7 @@ def records(state: "RunState", beat: m.Beat, received_s: float) -> None:
     rank = beat.rank
     for record in beat.steps:
         if state.ranks.record(rank, record):
+            state.paces.record(record, rank)
             done_s = state.clocks.place(rank, record.t_s, received_s)
             state.history.record(beat.attempt, record, done_s)
             state.numerics.record(rank, record)
@@ -168,6 +170,7 @@ def records(state: "RunState", beat: m.Beat, received_s: float) -> None:
 def groups(state: "RunState", groups: m.Groups, received_s: float) -> None:
     state.words.set_groups(groups.rank, groups.groups)
     state.progress.version += 1
+    state.progress.groups_version += 1
 
 
 def raised(state: "RunState", raised: m.Raised, received_s: float) -> None:
@@ -211,4 +214,6 @@ def operations(state: "RunState", operations: m.Operations, received_s: float) -
     statuses(state, operations.rank, operations.statuses)
     state.progress.version += 1
     state.operations.told(operations, received_s)
+    for name, window in state.operations.windows.get(operations.rank, {}).items():
+        state.progress.pairs.done(operations.rank, name, window.done)
     state.news()

@@ -7,7 +7,9 @@ version lacks it: it then begins empty.
 
 from typing import Any, Protocol
 
-PARTS: tuple[str, ...] = ("progress", "stacks", "operations", "setup", "memory", "numerics")
+PARTS: tuple[str, ...] = (
+    *("progress", "stacks", "operations", "setup", "memory", "paces", "numerics"),
+)
 
 
 class Part(Protocol):

@@ -12,6 +12,7 @@ from rankscope.hub.state.history import History
 from rankscope.hub.state.memory import MemoryHistory
 from rankscope.hub.state.nodes import LateEnd, Nodes, Sentinel
 from rankscope.hub.state.operations import Operations
+from rankscope.hub.state.paces import Paces
 from rankscope.hub.state.parts import PARTS, Part
 from rankscope.hub.state.progress import Progress
 from rankscope.hub.state.ranks import ALIVE, ENDED, RankColumns
@@ -71,6 +72,7 @@ class RunState:
         self.operations = Operations()
         self.setup = Setup()
         self.memory = MemoryHistory()
+        self.paces = Paces()
         self.numerics = numerics.Numerics()
         self.inquiries = Inquiries()
         """What the diagnosis would like to know; not saved."""
