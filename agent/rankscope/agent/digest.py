@@ -85,8 +85,12 @@ class Digest:
             self._handlers[event[0]](event)
 
     def overhead_s(self) -> float | None:
-        """Mean bookkeeping a step over the last steps; None before the first."""
-        return sum(self._costs) / len(self._costs) if self._costs else None
+        """The agent's mean time on the training thread, a step: bookkeeping and looking at numbers.
+
+        Over the last steps; None before the first.
+        """
+        whole_s = sum(self._costs) + sum(self._kernel_costs)
+        return whole_s / len(self._costs) if self._costs else None
 
     def _begin(self, bracket: Phase) -> Callable[[Event], None]:
         return lambda event: self.phases.begin(bracket, event[1])

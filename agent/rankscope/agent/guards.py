@@ -7,6 +7,7 @@ all of its probes, and the arguments are three by position, for an argument list
 costs as much as a probe does.
 """
 
+import itertools
 import threading
 import time
 from collections.abc import Callable
@@ -38,6 +39,7 @@ def entry(observer: "Observer", *parts: Part, anywhere: bool = False, eager: boo
     clock = time.monotonic
     ident = threading.get_ident
     compiling = torch.compiler.is_dynamo_compiling
+    runs = _runs(parts)
 
     def entered(subject: Any, args: Any, more: Any) -> bool | None:
         # Constant to dynamo, which then traces nothing of the rest and does not break a graph.
@@ -47,14 +49,19 @@ def entry(observer: "Observer", *parts: Part, anywhere: bool = False, eager: boo
         if not observer.on or not (anywhere or ident() == observer.thread):
             return True
         spent_s, kernel_s = observer.spent_s, observer.kernel_s
-        for probe, body in parts:
-            if probe.on:
-                try:
-                    body(began, subject, args, more)
-                except Exception as error:
-                    if switch.is_users(error):
-                        raise
-                    observer.fault(probe, error)
+        for numbers, run in runs:
+            if numbers:
+                run_kernel_s, run_s = observer.kernel_s, clock()
+            for probe, body in run:
+                if probe.on:
+                    try:
+                        body(began, subject, args, more)
+                    except Exception as error:
+                        if switch.is_users(error):
+                            raise
+                        observer.fault(probe, error)
+            if numbers:  # set, not added: kernels within have been counted already
+                observer.kernel_s = run_kernel_s + clock() - run_s
         took_s = clock() - began
         if observer.kernel_s is not kernel_s:
             took_s -= observer.kernel_s - kernel_s
@@ -63,6 +70,12 @@ def entry(observer: "Observer", *parts: Part, anywhere: bool = False, eager: boo
         return None
 
     return entered
+
+
+def _runs(parts: tuple[Part, ...]) -> tuple[tuple[bool, tuple[Part, ...]], ...]:
+    """The parts in their order, those next to each other together whose time is counted alike."""
+    grouped = itertools.groupby(parts, lambda part: bool(getattr(part[0], "numbers", False)))
+    return tuple((numbers, tuple(run)) for numbers, run in grouped)
 
 
 def guard(

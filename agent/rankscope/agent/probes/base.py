@@ -16,6 +16,9 @@ class Probe:
 
     name: ClassVar[str]
     guarded: ClassVar[tuple[str, ...]] = ()
+    numbers: ClassVar[bool] = False
+    """Whether it looks at what tensors hold: then its time is counted with the kernels', whose
+    share of a step it has to keep to, and not as bookkeeping."""
 
     __slots__ = ("__dict__", "on")
 
