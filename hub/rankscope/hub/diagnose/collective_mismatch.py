@@ -20,14 +20,14 @@ def difference(state: RunState, scene: Scene | None) -> Difference | None:
     failed = failed_ranks(state)
     groups: list[GroupRows] = []
     if failed:
-        groups = [g for g in table(state) if any(rank in g.where for rank in failed)]
+        groups = table(state).of_ranks(failed)
     elif scene is not None:
         seen = {wait.group.name: wait.group for wait in scene.waits}
         groups = list(seen.values())
     for group in groups[:MAX_GROUPS]:
         found = first_difference(state, group)
         if found is None and failed:
-            found = by_own_past(state, group, [rank for rank in failed if rank in group.where])
+            found = by_own_past(state, group, [rank for rank in failed if rank in group])
         if found is not None and _matters(state, scene, found, failed):
             return found
     return None

@@ -95,7 +95,7 @@ def _too_early(state: RunState, finding: Finding) -> bool:
     if finding.since_s >= HELD_BACK_S or not _consequence(state, finding, set()):
         return False
     named = finding.ranks or finding.victims
-    return any(rank in group.where for group in table(state) for rank in named)
+    return bool(table(state).of_ranks(named))
 
 
 def _ask_those_who_left(state: RunState) -> None:

@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 
 from rankscope.hub.state.columns import Floats
+from rankscope.hub.state.pairs import Pairs
 from rankscope.protocol import messages as m
 
 
@@ -21,6 +22,9 @@ class Progress:
         """Ranks whose loader has ended, and that have begun no other."""
         self.version = 0
         """Counts changes of any rank's statuses or groups."""
+        self.groups_version = 0
+        """Counts changes of the groups alone."""
+        self.pairs = Pairs()
         self.derived: dict[str, tuple[Any, Any]] = {}
         """What was made of it, with what it was made from: not saved, made again when that
         changes."""
@@ -60,12 +64,14 @@ class Progress:
         self.moved_s[rank] = np.nan
         self.expecting.pop(rank, None)
         self.data_over.discard(rank)
+        self.pairs.clear()
         self.version += 1
 
     def forget_all(self) -> None:
         self.moved_s[:] = np.nan
         self.expecting.clear()
         self.data_over.clear()
+        self.pairs.clear()
         self.version += 1
 
     def dump(self) -> Any:
@@ -82,4 +88,5 @@ class Progress:
         self.moved_s = values.astype(np.float64)
         self.expecting = msgspec.convert(saved["expecting"], dict[int, str])
         self.data_over = set(msgspec.convert(saved["data_over"], list[int]))
+        self.pairs.clear()
         self.version += 1

@@ -29,7 +29,7 @@ def collectives(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes
     """All groups, those that ranks differ in on top; with ``rank`` that rank's and its newest."""
     state = know.state
     rank = asked_rank(know, request)
-    groups = [group for group in table(state) if rank is None or rank in group.where]
+    groups = table(state).all() if rank is None else table(state).of_ranks([rank])
     if rank is not None and request.args.get("refresh"):
         state.inquiries.want(rank, OPERATIONS, now=True)
     rows = sorted((_row(state, group) for group in groups), key=_order)

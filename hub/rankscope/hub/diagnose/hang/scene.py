@@ -12,7 +12,7 @@ import numpy as np
 
 from rankscope.hub.diagnose.endings import CLOCK_FUZZ_S
 from rankscope.hub.diagnose.hang.broken import broke_s, failed_ranks
-from rankscope.hub.diagnose.hang.table import GroupRows, table
+from rankscope.hub.diagnose.hang.table import GroupRows, Table, table
 from rankscope.hub.liveness import live, silence_s
 from rankscope.hub.stall import has_stepped
 from rankscope.hub.state import RunState
@@ -33,6 +33,9 @@ CRITICAL_STEPS = 5.0
 FRESH_S = 1.0
 """An agent speaks twice a second: of one that was heard within this time it is known where it
 is."""
+
+MAX_GROUPS = 64
+"""Groups with most ranks that wait, of which is told."""
 
 MAX_NEEDS = 8
 """Different collectives of one group that ranks wait in at once, of which is told."""
@@ -60,7 +63,7 @@ class Scene:
     silent_s: Floats
     late_s: float
     critical_s: float
-    groups: list[GroupRows]
+    groups: Table
     waits: list[Wait]
     waiting: set[int]
     """Ranks in any of ``waits``."""
@@ -147,7 +150,7 @@ def look(state: RunState, now_s: float) -> Scene | None:
     if not still.any() and not failed:
         return None
     groups = table(state)
-    waits = _waits(groups, still, size) + _failures(state, groups, failed)
+    waits = _waits(groups, still) + _failures(state, groups, failed)
     return Scene(
         state=state,
         now_s=now_s,
@@ -183,30 +186,20 @@ def warmed_up(state: RunState) -> bool:
     return has_stepped(state)
 
 
-def _waits(groups: list[GroupRows], still: Flags, size: int) -> list[Wait]:
+def _waits(groups: Table, still: Flags) -> list[Wait]:
+    waiting: Flags = (groups.entered > groups.completed) & still[groups.shape.ranks]
     waits = []
-    for group in groups:
-        inside = group.ranks < size
-        pending = group.entered > group.completed
-        waiting: Flags = pending & inside
-        waiting[inside] &= still[group.ranks[inside]]
-        if not waiting.any():
-            continue
-        needs: Integers = np.unique(group.completed[waiting]) + 1
+    for group in groups.with_any(waiting)[:MAX_GROUPS]:
+        pending: Flags = (group.entered > group.completed) & still[group.ranks]
+        needs: Integers = np.unique(group.completed[pending]) + 1
         for seq in needs[:MAX_NEEDS].tolist():
-            here = waiting & (group.completed == seq - 1)
-            waits.append(
-                Wait(
-                    group,
-                    seq,
-                    group.ranks[here].tolist(),
-                    group.ranks[group.entered < seq].tolist(),
-                )
-            )
+            here = pending & (group.completed == seq - 1)
+            missing = group.ranks[group.entered < seq]
+            waits.append(Wait(group, seq, group.ranks[here].tolist(), missing.tolist()))
     return waits
 
 
-def _failures(state: RunState, groups: list[GroupRows], failed: list[int]) -> list[Wait]:
+def _failures(state: RunState, groups: Table, failed: list[int]) -> list[Wait]:
     """The collectives in which ranks failed, and the members that had left before."""
     if not failed:
         return []
@@ -216,12 +209,10 @@ def _failures(state: RunState, groups: list[GroupRows], failed: list[int]) -> li
     if not left.any():
         return []
     waits = []
-    for group in groups:
-        here = [rank for rank in failed if rank in group.where]
-        entered = [group.entered[group.where[rank]] for rank in here]
-        if not here:
-            continue
-        gone = left[group.ranks] & (group.entered < max(entered))
+    for group in groups.of_ranks(failed)[:MAX_GROUPS]:
+        here = [rank for rank in failed if rank in group]
+        entered = max(place.entered for rank in here if (place := group.member(rank)))
+        gone = left[group.ranks] & (group.entered < entered)
         if gone.any():
             seq = int(group.entered[gone].min()) + 1
             waits.append(Wait(group, seq, here, group.ranks[gone].tolist()))
