@@ -11,6 +11,9 @@ from rankscope.hub.diagnose.duplicate_rank import duplicate_rank
 from rankscope.hub.diagnose.duplicate_seed import duplicate_seed
 from rankscope.hub.diagnose.environment_mismatch import environment_mismatch
 from rankscope.hub.diagnose.exception import exception
+from rankscope.hub.diagnose.gpu_errors import gpu_errors
+from rankscope.hub.diagnose.gpu_spinning import gpu_spinning
+from rankscope.hub.diagnose.gpu_throttled import gpu_throttled
 from rankscope.hub.diagnose.gradient_outlier import gradient_outlier
 from rankscope.hub.diagnose.hangs import hangs
 from rankscope.hub.diagnose.link_lost import link_lost
@@ -39,6 +42,8 @@ DIAGNOSES: tuple[Diagnosis, ...] = (
     duplicate_data,
     straggler,
     memory,
+    gpu_throttled,
+    gpu_errors,
     environment_mismatch,
     duplicate_seed,
 )
@@ -47,7 +52,8 @@ DIAGNOSES: tuple[Diagnosis, ...] = (
 def diagnose(state: RunState, now_s: float) -> list[Finding]:
     """All that is wrong at ``now_s``, in the order of the registry; hangs with it in mind."""
     known = [finding for kind in DIAGNOSES for finding in kind(state, now_s)]
-    return hangs(state, known, now_s)
+    found = hangs(state, known, now_s)
+    return [*found, *gpu_spinning(state, found, now_s)]
 
 
 def gravest(findings: list[Finding]) -> Finding | None:

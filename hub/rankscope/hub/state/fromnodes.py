@@ -66,6 +66,7 @@ def node_report(
 ) -> None:
     state.nodes.report(sentinel, report)
     at_s = state.node_clocks.place(sentinel.index, report.t_s, received_s)
+    state.gpus.readings(sentinel.host, report.gpus, received_s)
     ranks = state.ranks
     for sample in report.processes:
         rank = sample.rank

@@ -8,7 +8,7 @@ version lacks it: it then begins empty.
 from typing import Any, Protocol
 
 PARTS: tuple[str, ...] = (
-    *("progress", "stacks", "operations", "setup", "memory", "paces", "numerics"),
+    *("progress", "stacks", "operations", "setup", "memory", "paces", "gpus", "numerics"),
 )
 
 

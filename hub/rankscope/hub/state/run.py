@@ -8,6 +8,7 @@ from rankscope.hub.inquiries import Inquiries
 from rankscope.hub.state import fromnodes, fromranks, numerics, silence
 from rankscope.hub.state.clocks import Clocks
 from rankscope.hub.state.columns import MAX_SIZE
+from rankscope.hub.state.gpus import GpuHistory
 from rankscope.hub.state.history import History
 from rankscope.hub.state.memory import MemoryHistory
 from rankscope.hub.state.nodes import LateEnd, Nodes, Sentinel
@@ -73,6 +74,7 @@ class RunState:
         self.setup = Setup()
         self.memory = MemoryHistory()
         self.paces = Paces()
+        self.gpus = GpuHistory()
         self.numerics = numerics.Numerics()
         self.inquiries = Inquiries()
         """What the diagnosis would like to know; not saved."""
