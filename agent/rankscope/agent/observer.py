@@ -18,6 +18,7 @@ from rankscope.agent import events, guards, switch
 from rankscope.agent.calls import Calls
 from rankscope.agent.events import Event
 from rankscope.agent.probes import catalogue
+from rankscope.agent.probes.backward import Backward
 from rankscope.agent.probes.base import Probe
 from rankscope.agent.probes.collectives import Collectives
 from rankscope.agent.probes.exceptions import describe
@@ -84,6 +85,7 @@ class Observer:
         self.collectives = self._probe(Collectives)
         self.facts = self._probe(Facts)
         self.step = self._probe(Step)
+        self.backward = self._probe(Backward)
 
     def _probe(self, kind: type[Any]) -> Any:
         return self.probes[kind.name]

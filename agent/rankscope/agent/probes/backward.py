@@ -19,6 +19,8 @@ class Backward(Probe):
         self._wrapper: Any = None
         self._original: Any = None
         self._depth = 0
+        self.count = 0
+        """Backwards that have ended."""
         self._note = observer.noted.append
 
     def install(self) -> None:
@@ -62,4 +64,5 @@ class Backward(Probe):
 
     def on_end(self, now: float, tensors: Any, args: Any, kwargs: Any) -> None:
         self._depth = max(0, self._depth - 1)
+        self.count += 1
         self._note((events.END_BACKWARD, now))

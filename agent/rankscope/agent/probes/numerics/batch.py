@@ -1,8 +1,8 @@
 """The input batch of a microbatch: its tensors, and a fingerprint that equal data share. Pure.
 
-What is hashed are the bits of at most ``SAMPLED`` elements of each tensor, at places that follow
-from the tensor's size alone, with type and shape: equal for equal data, on any rank and device. The
-training thread copies them; the sending thread hashes.
+What is hashed are up to ``SAMPLED`` elements of each tensor, at places that follow from its size
+alone, with type and shape: equal for equal data, on any rank and device. The training thread reads
+them; the sending thread hashes.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-SAMPLED = 1024
+SAMPLED = 64
 """Elements of a tensor that go into the fingerprint; of a larger one an even selection."""
 
 MAX_DENSE = 1 << 20
@@ -25,7 +25,7 @@ MAX_DEPTH = 4
 class Sample(NamedTuple):
     dtype: torch.dtype
     shape: tuple[int, ...]
-    bits: bytes
+    elements: list[Any]
 
 
 def tensors(args: Any, kwargs: Any = None) -> list[tuple[str, Tensor]]:
@@ -56,37 +56,31 @@ def _within(place: str, value: Any, depth: int) -> Iterator[tuple[str, Tensor]]:
 
 
 def selection(tensor: Tensor) -> Tensor | None:
-    """The elements that are sampled, as a new contiguous vector; None where that is too dear."""
+    """The elements that are sampled, as a vector; None where that is too dear."""
     count = tensor.numel()
     flat = tensor.detach()
     if not flat.is_contiguous():
         if count > MAX_DENSE:
             return None
         flat = flat.contiguous()
-    flat = flat.reshape(-1)
-    if count > SAMPLED:
-        # Odd, so that it does not walk down one column of a batch of a power of two.
-        flat = flat[:: (-(-count // SAMPLED)) | 1]
-    return flat.clone(memory_format=torch.contiguous_format)
+    if count <= SAMPLED:
+        return flat.view(-1)
+    # Odd, so that it does not walk down one column of a batch of a power of two.
+    stride = -(-count // SAMPLED) | 1
+    return flat.as_strided((-(-count // stride),), (stride,), flat.storage_offset())
 
 
 def sample(tensor: Tensor) -> Sample | None:
     """Of a tensor on a CPU; None where there is none to be had."""
     if not tensor.is_cpu or tensor.layout is not torch.strided or tensor.is_quantized:
         return None
-    with torch.no_grad():
-        chosen = selection(tensor)
-        if chosen is None:
-            return None
-        if chosen.is_conj():
-            chosen = chosen.resolve_conj()
-        return Sample(tensor.dtype, tuple(tensor.shape), chosen.view(torch.uint8).numpy().tobytes())
+    chosen = selection(tensor)
+    return None if chosen is None else Sample(tensor.dtype, tuple(tensor.shape), chosen.tolist())
 
 
 def fingerprint(samples: Iterable[Sample]) -> int:
     """Of a step's samples, in order: 63 bits."""
     whole = hashlib.blake2b(digest_size=8)
-    for dtype, shape, bits in samples:
-        whole.update(f"{dtype}{shape}{len(bits)}:".encode())
-        whole.update(bits)
+    for sample in samples:
+        whole.update(repr(tuple(sample)).encode())
     return int.from_bytes(whole.digest(), "little") >> 1

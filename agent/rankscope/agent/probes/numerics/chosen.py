@@ -31,7 +31,7 @@ def chosen(model: Any, limit: int) -> list[tuple[str, Any]]:
             path = f"{prefix}.{part}" if prefix else part
             name = clean(path, wrapped=wrapped)
             below = depth
-            if name not in names and not isinstance(child, CONTAINERS):
+            if name not in names and worth(child):
                 names.add(name)
                 levels.setdefault(depth, []).append((name, child))
                 below = depth + 1
@@ -44,6 +44,17 @@ def chosen(model: Any, limit: int) -> list[tuple[str, Any]]:
             return found or levels[depth][:limit]
         found += levels[depth]
     return found
+
+
+def worth(module: Any) -> bool:
+    """Whether it is called itself, and does more than a function would.
+
+    What a layer without parameters or modules spoils shows in whatever it is given to, as what a
+    function spoils does: it is then told of the module around them.
+    """
+    if isinstance(module, CONTAINERS):
+        return False
+    return bool(module._modules) or any(one is not None for one in module._parameters.values())
 
 
 def opaque(module: Any) -> bool:

@@ -3,14 +3,12 @@
 import functools
 import statistics
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
 
-from rankscope.agent import switch
 from rankscope.agent.probes.base import Probe
 from rankscope.agent.probes.numerics.chosen import chosen
 from rankscope.agent.probes.numerics.outputs import Outputs
@@ -37,40 +35,30 @@ class Forward(Probe):
     """Of every watched model, in training. Under ``no_grad`` and in a backward nothing is noted."""
 
     name: ClassVar[str] = "forward"
-    guarded: ClassVar[tuple[str, ...]] = (
-        "on_backward_begin",
-        "on_backward_end",
-        "on_updated",
-        "look",
-    )
+    guarded: ClassVar[tuple[str, ...]] = ("on_backward_end", "on_updated", "look")
+    numbers: ClassVar[bool] = True
 
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
-        self._models: list[_Model] = []
+        self.models: list[Noted] = []
         self._limit = FEW
         self._armed = False
         self._steps_s: list[float] = []
         self._last_s: float | None = None
-        observer.backward_begins.append((self, self.on_backward_begin))
         observer.backward_ends.append((self, self.on_backward_end))
         observer.update_ends.append((self, self.on_updated))
         observer.signs.also.append(functools.partial(observer.ask, self, self.look))
 
     def watch_model(self, model: Any, *, first: bool) -> None:
-        self._models.append(_Model(self, model, self._limit))
+        self.models.append(Noted(self, model, self._limit))
 
     def uninstall(self) -> None:
-        for model in self._models:
+        for model in self.models:
             model.remove()
-        self._models.clear()
-
-    def on_backward_begin(self, now: float, tensors: Any, args: Any, kwargs: Any) -> None:
-        for model in self._models:
-            model.active = False  # what is computed again for the backward is known already
+        self.models.clear()
 
     def on_backward_end(self, now: float, tensors: Any, args: Any, kwargs: Any) -> None:
-        for model in self._models:
-            model.active = True
+        for model in self.models:
             model.outputs.clear()
 
     def look(self) -> None:
@@ -78,7 +66,7 @@ class Forward(Probe):
         signs = self.observer.signs
         if threading.get_ident() != self.observer.thread:
             return
-        for model in self._models:
+        for model in self.models:
             if not model.outputs.any:
                 continue
             signs.looked(Stage.FORWARD)
@@ -116,39 +104,39 @@ class Forward(Probe):
             self._notice(self._limit)
 
     def _notice(self, limit: int) -> None:
-        for model in self._models:
+        for model in self.models:
             model.notice(limit)
 
 
-class _Model:
-    """The notes on the modules of one model."""
+class Noted:
+    """The notes on the modules of one model, which is not kept alive by them."""
 
     def __init__(self, probe: Forward, model: Any, limit: int) -> None:
-        self.active = True
         self.probe = probe
-        self.outputs = Outputs([])
+        self.outputs = Outputs([""])
         self._removals: list[Callable[[], None]] = []
-        observer = probe.observer
         self._model = weakref.ref(model)
-        self._remove = observer.calls.add(
-            model, begins=(probe, self.on_begin), ends=(probe, self.on_end)
-        )
+        calls = probe.observer.calls
+        self._remove = calls.add(model, begins=(probe, self.on_begin), ends=(probe, self.on_end))
         self.notice(limit)
 
     def notice(self, limit: int) -> None:
-        """Note ``limit`` modules."""
+        """Note up to ``limit`` modules from now on."""
         model = self._model()
         if model is None:
             return
         self._forget()
         found = chosen(model, limit)
-        self.outputs = Outputs([name for name, _ in found] + [""])
+        self.outputs = Outputs([*(name for name, _ in found), ""])
+        self._own = self.outputs.noting(len(found))
         for index, (_, module) in enumerate(found):
-            self._removals.append(self.probe.observer.calls.note(module, self._note(index)))
+            note = self.outputs.noting(index)
+            self._removals.append(self.probe.observer.calls.note(module, note))
 
     def remove(self) -> None:
         self._forget()
         self._remove()
+        self.outputs.active = False
         self.outputs.clear()
 
     def _forget(self) -> None:
@@ -156,30 +144,12 @@ class _Model:
             remove()
         self._removals.clear()
 
-    def _note(self, index: int) -> Callable[[Any, Any], None]:
-        probe, observer, clock = self.probe, self.probe.observer, time.monotonic
-        trains = torch.is_grad_enabled
-        keep = self.outputs.keep
-
-        def note(args: Any, output: Any) -> None:
-            began_s = clock()
-            if not (self.active and probe.on and trains()) or recorded():
-                return
-            try:
-                keep(index, args, output)
-            except Exception as error:
-                if switch.is_users(error):
-                    raise
-                observer.fault(probe, error)
-            observer.spent_s += clock() - began_s
-
-        return note
-
     def on_begin(self, now: float, model: Any, args: Any, kwargs: Any) -> None:
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() and not recorded():
             self.outputs.begin(self.probe.observer.microbatch)
 
     def on_end(self, now: float, model: Any, args: Any, output: Any) -> None:
-        """The model's own output comes last: bad, it is so by the model's own code."""
-        if self.active and torch.is_grad_enabled() and not recorded():
-            self.outputs.keep(len(self.outputs.names) - 1, args, output)
+        """The model's own output comes last: bad alone, it is so by the model's own code."""
+        if self.outputs.active:
+            self._own(args, output)
+            self.outputs.active = False

@@ -1,6 +1,5 @@
 """The input batch: whether it is finite, at every microbatch, and its fingerprint."""
 
-import time
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -11,6 +10,8 @@ from rankscope.agent.probes.numerics import batch, finite
 from rankscope.agent.tracing import recorded
 from rankscope.protocol.messages import Stage
 
+ORDINARY = frozenset({torch.float32, torch.float16, torch.bfloat16})
+
 MAX_WAITING = 4096
 """With so many notes unread nobody is there to hash samples, and they would only take memory."""
 
@@ -20,6 +21,7 @@ class Inputs(Probe):
 
     name: ClassVar[str] = "inputs"
     guarded: ClassVar[tuple[str, ...]] = ("on_begin",)
+    numbers: ClassVar[bool] = True
 
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
@@ -38,21 +40,26 @@ class Inputs(Probe):
         if not torch.is_grad_enabled() or recorded():
             return
         observer = self.observer
-        floating: list[tuple[str, torch.Tensor]] = []
         samples: list[batch.Sample] = []
-        unread = False
-        for place, tensor in batch.tensors(args, kwargs):
-            if finite.readable(tensor):
-                floating.append((place, tensor))
-            elif tensor.is_floating_point() or tensor.is_complex():
+        bad = unread = False
+        found = batch.tensors(args, kwargs)
+        for _, tensor in found:
+            if not tensor.is_cpu:
                 unread = True
-            found = batch.sample(tensor)
-            if found is not None:
-                samples.append(found)
+                continue
+            sample = batch.sample(tensor)
+            if sample is not None:
+                samples.append(sample)
+            if tensor.dtype in ORDINARY and sample is not None:
+                given = tensor.detach() if tensor.requires_grad else tensor
+                total = given.sum(dtype=torch.float32).item()
+                bad = bad or total - total != 0.0
+            elif tensor.is_floating_point() or tensor.is_complex():
+                bad = True  # not known yet
         if not unread:  # integers are finite
             observer.signs.looked(Stage.INPUT)
-        if floating:
-            self._look(floating)
+        if bad:
+            self._look(found)
         if samples and len(observer.noted) < MAX_WAITING:
             more = observer.more
             if "fingerprint" in more:
@@ -60,15 +67,14 @@ class Inputs(Probe):
             else:
                 more["fingerprint"] = samples
 
-    def _look(self, floating: list[tuple[str, torch.Tensor]]) -> None:
+    def _look(self, given: list[tuple[str, torch.Tensor]]) -> None:
+        """A sum was not finite, be it by an element or by itself."""
         observer = self.observer
-        began_s = time.monotonic()
-        found = finite.troubles([tensor for _, tensor in floating])
-        observer.kernel_s += time.monotonic() - began_s
+        found = finite.troubles([tensor for _, tensor in given])
         for index, (value, count) in found:
             observer.signs.add(
                 Stage.INPUT,
-                floating[index][0],
+                given[index][0],
                 microbatch=observer.microbatch,
                 value=value,
                 count=count,

@@ -13,29 +13,38 @@ from rankscope.protocol.messages import Stage
 class LossValue(Probe):
     name: ClassVar[str] = "loss value"
     guarded: ClassVar[tuple[str, ...]] = ("on_backward",)
+    numbers: ClassVar[bool] = True
 
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
+        self._signs = observer.signs
         observer.backward_begins.append((self, self.on_backward))
 
     def on_backward(self, now: float, tensors: Any, args: Any, kwargs: Any) -> None:
-        if recorded():
+        if type(tensors) is Tensor and tensors.is_cpu and not tensors.dim():
+            if recorded():
+                return
+            number = tensors.item()
+            self._signs.looked(Stage.LOSS)
+            if number - number == 0.0:
+                return
+            self._bad(word(number), 1)
+        elif not recorded():
+            for tensor in (tensors,) if isinstance(tensors, Tensor) else tuple(tensors or ()):
+                self._look(tensor)
+        self._signs.publish()
+
+    def _look(self, tensor: Any) -> None:
+        if not isinstance(tensor, Tensor) or not tensor.is_cpu:
             return
-        signs = self.observer.signs
-        for tensor in (tensors,) if isinstance(tensors, Tensor) else tuple(tensors or ()):
-            if not isinstance(tensor, Tensor) or not tensor.is_cpu:
-                continue
-            signs.looked(Stage.LOSS)
-            if tensor.numel() == 1:
-                number = float(tensor.detach().item())
-                found = None if number - number == 0.0 else (word(number), 1)
-            else:
-                found = finite.trouble(finite.local(tensor))
-            if found is not None:
-                value, count = found
-                microbatch = self.observer.microbatch
-                signs.add(Stage.LOSS, microbatch=microbatch, value=value, count=count)
-        signs.publish()
+        self._signs.looked(Stage.LOSS)
+        found = finite.trouble(finite.local(tensor))
+        if found is not None:
+            self._bad(*found)
+
+    def _bad(self, value: str, count: int) -> None:
+        microbatch = self.observer.microbatch
+        self._signs.add(Stage.LOSS, microbatch=microbatch, value=value, count=count)
 
 
 def word(number: float) -> str:

@@ -30,6 +30,7 @@ FREE_S = 0.0003
 class ParameterValues(Probe):
     name: ClassVar[str] = "parameter values"
     guarded: ClassVar[tuple[str, ...]] = ("on_updated", "look")
+    numbers: ClassVar[bool] = True
 
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
@@ -61,7 +62,6 @@ class ParameterValues(Probe):
         if threading.get_ident() != observer.thread:
             return
         self._looked_in = number
-        began_s = time.monotonic()
         observer.signs.looked(Stage.PARAMETER)
         names, tensors, _ = self.named.read()
         spoiled = finite.suspects([finite.local(tensor) for tensor in tensors])
@@ -70,23 +70,28 @@ class ParameterValues(Probe):
             for value, count in self._state_troubles(tensors[index]):
                 observer.signs.add(Stage.OPTIMIZER, names[index], value=value, count=count)
                 break
-        observer.kernel_s += time.monotonic() - began_s
 
     def on_updated(self, now: float, optimizer: Any, args: Any, kwargs: Any) -> None:
         observer = self.observer
         number = self._updated_in = observer.number
-        if recorded() or not (observer.signs.bad or self._pace.due(number)):
+        if not (number % self._pace.every == 0 or observer.signs.bad or self._norm_bad()):
+            return
+        if recorded():
             return
         names, tensors, _ = self.named.read()
         spoiled = finite.suspects([finite.local(tensor) for tensor in tensors])
         observer.signs.looked(Stage.UPDATED)
-        cost_s = time.monotonic() - now
-        observer.kernel_s += cost_s
-        self._pace.took(number, now, cost_s)
+        self._pace.took(number, now, time.monotonic() - now)
         if spoiled:
             for index in spoiled:
                 self._after(names[index], tensors[index])
             observer.signs.publish()
+
+    def _norm_bad(self) -> bool:
+        """The norm of the reduced gradient, where it is known, is not finite."""
+        found = self.observer.gradnorm.found
+        value = found.value if found is not None else 0.0
+        return isinstance(value, float) and value - value != 0.0
 
     def _after(self, name: str, parameter: Any) -> None:
         """``parameter`` is bad after the update: say why, as far as what is left of it tells."""

@@ -42,6 +42,12 @@ RANKS_PER_S = 1600
 
 MAX_BUFFERS = 100
 
+ASK_OFTEN = 16
+"""Updates at which it is asked how many ranks there are; from then on at every so many."""
+
+MAX_COUNTED = 512
+"""Of a model with more parameters it is not asked at every step what was written to."""
+
 HABIT = 3
 """Of the last eight updates, so many before which parameters had been written to: then the loop
 does so all the time, and it is no reason for a check out of turn."""
@@ -58,6 +64,7 @@ class _Last(NamedTuple):
 class Replicas(Probe):
     name: ClassVar[str] = "replicas"
     guarded: ClassVar[tuple[str, ...]] = ("on_update", "on_updated")
+    numbers: ClassVar[bool] = True
 
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
@@ -71,6 +78,7 @@ class Replicas(Probe):
         self._last: _Last | None = None
         self._altered: Tensor | None = None
         self._cost_s = 0.0
+        self._asked = 0
         self._versions: list[int] = []
         self._written: list[str] | None = None
         self._habit: deque[bool] = deque(maxlen=8)
@@ -94,7 +102,7 @@ class Replicas(Probe):
         """An update is about to begin: are the bits those that the last one left?"""
         last, self._last = self._last, None
         self._altered = self._written = None
-        if self._pace is None or not self._layout.parts:
+        if self._pace is None or not 0 < len(self._versions) <= MAX_COUNTED:
             return
         names, parameters, _ = self._named.read()
         versions = [version(one) for one in parameters]
@@ -109,9 +117,7 @@ class Replicas(Probe):
             return
         with torch.no_grad():
             self._altered = self._summer.checksums(tensors) != last.sums
-        cost_s = time.monotonic() - now
-        self.observer.kernel_s += cost_s
-        self._cost_s = cost_s
+        self._cost_s = time.monotonic() - now
 
     def on_updated(self, now: float, optimizer: Any, args: Any, kwargs: Any) -> None:
         number = self.observer.number
@@ -119,15 +125,20 @@ class Replicas(Probe):
         altered, self._altered = self._altered, None
         written, self._written = self._written, None
         forced = bool(written) and sum(self._habit) < HABIT
-        if pace is not None and (forced or pace.due(number)) and not recorded():
+        if pace is None:
+            return
+        if (forced or pace.due(number)) and not recorded():
             self._check(pace, number, altered, written, now)
-        if pace is not None and self._layout.parts:
+        if self._layout.parts:
             self._versions = [version(one) for one in self._named.read().tensors]
         for check, values in self._later.poll():
             self._arrived(check, values)
 
     def _start(self) -> Pace | None:
         """The pace, once it is known how many ranks there are; None while there is only one."""
+        self._asked += 1
+        if self._asked > ASK_OFTEN and self._asked % ASK_OFTEN:
+            return None
         distributed = sys.modules.get("torch.distributed")
         if distributed is None or not distributed.is_available():
             return None
@@ -187,7 +198,6 @@ class Replicas(Probe):
         if indices:
             self._later.submit(check, vectors[0] if len(vectors) == 1 else torch.cat(vectors))
         cost_s = time.monotonic() - now
-        self.observer.kernel_s += cost_s
         if pace.every == 1 and indices:  # else the cost of looking twice is not in the pace
             self._last = _Last(number, part, sums)
         pace.took(number, now, cost_s + self._cost_s)

@@ -29,16 +29,16 @@ class Updates(Probe):
     """
 
     name: ClassVar[str] = "updates"
-    guarded: ClassVar[tuple[str, ...]] = ("on_forward", "on_backward_end", "on_updated")
+    guarded: ClassVar[tuple[str, ...]] = ("on_forward", "on_updated")
 
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
         self._removals: list[Callable[[], None]] = []
-        self._optimizer: Any = None
-        self._graded: Any = None  # a parameter that had a gradient after the last backward
+        self._watched = False
+        self._graded: Any = None  # a parameter that had a gradient at the last update
+        self._backwards = 0  # at the end of the last step
         self._updates = 0
         self._recent: deque[bool] = deque(maxlen=RECENT)
-        observer.backward_ends.append((self, self.on_backward_end))
         observer.update_ends.append((self, self.on_updated))
 
     def watch_model(self, model: Any, *, first: bool) -> None:
@@ -46,38 +46,49 @@ class Updates(Probe):
             self._removals.append(self.observer.calls.add(model, begins=(self, self.on_forward)))
 
     def watch_optimizer(self, optimizer: Any, *, first: bool) -> None:
-        if first:
-            self._optimizer = weakref.ref(optimizer)
+        self._watched = True
 
     def uninstall(self) -> None:
         for remove in self._removals:
             remove()
         self._removals.clear()
-        self._graded = self._optimizer = None
+        self._graded = None
 
     def on_forward(self, now: float, model: Any, args: Any, kwargs: Any) -> None:
-        if self._optimizer is None or not torch.is_grad_enabled():
-            return
         observer = self.observer
-        graded = None if self._graded is None else self._graded()
-        if graded is not None and graded.grad is None and not observer.step.called:
-            self._graded = None
-            self._recent.append(False)
-            if self._updates >= SURE_AFTER and turns(self._recent) <= MAX_TURNS:
-                observer.note_step(events.STEPPED, now)
-        observer.more.setdefault("updated", False)
+        if not self._watched or not torch.is_grad_enabled():
+            return
+        if not observer.microbatch:
+            observer.more["updated"] = False
+        elif self._graded is not None and not observer.step.called:
+            graded = self._graded()
+            if graded is not None and graded.grad is None and self._trained():
+                self._missed(now)
 
-    def on_backward_end(self, now: float, tensors: Any, args: Any, kwargs: Any) -> None:
-        optimizer = None if self._optimizer is None else self._optimizer()
-        if optimizer is not None and self._graded is None:
-            graded = with_gradient(optimizer)
-            self._graded = None if graded is None else weakref.ref(graded)
+    def _trained(self) -> bool:
+        """Whether there was a backward since the last step ended."""
+        count: int = self.observer.backward.count
+        return count > self._backwards
+
+    def _missed(self, now: float) -> None:
+        """Gradients were computed since the last update, and are gone without another."""
+        observer = self.observer
+        self._backwards = observer.backward.count
+        self._recent.append(False)
+        if self._updates >= SURE_AFTER and turns(self._recent) <= MAX_TURNS:
+            observer.note_step(events.STEPPED, now)
+            observer.more["updated"] = False
 
     def on_updated(self, now: float, optimizer: Any, args: Any, kwargs: Any) -> None:
-        self._graded = None
+        observer = self.observer
+        observer.more["updated"] = took_effect(optimizer)
         self._updates += 1
         self._recent.append(True)
-        self.observer.more["updated"] = took_effect(optimizer)
+        self._backwards = observer.backward.count
+        graded = None if self._graded is None else self._graded()
+        if graded is None or graded.grad is None:
+            graded = with_gradient(optimizer)
+            self._graded = None if graded is None else weakref.ref(graded)
 
 
 def turns(recent: Iterable[bool]) -> int:
