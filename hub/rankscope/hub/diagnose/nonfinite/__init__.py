@@ -38,13 +38,13 @@ def _told(state: RunState, episode: Episode, now_s: float) -> bool:
     will stand."""
     if state.numerics.complete >= episode.first_step or now_s - episode.heard_s >= PATIENCE_S:
         return True
-    here = episode.steps[episode.first_step]
+    here = episode.first_seen()
     # Nothing comes before an input; the rest may still be explained by an earlier stage.
     return any(seen.has(Stage.INPUT) for seen in here.values()) or not live(state).any()
 
 
 def _findings(state: RunState, episode: Episode, now_s: float, *, by_scaler: bool) -> list[Finding]:
-    here = episode.steps[episode.first_step]
+    here = episode.first_seen()
     world = state.size()
     norms = _norms(state, episode.first_step)
     found = []

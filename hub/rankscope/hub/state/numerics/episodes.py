@@ -97,7 +97,7 @@ class Episode(msgspec.Struct):
             if known is None:
                 known = here[message.rank] = RankSigns(received_s)
             self.kept += merge(known, message, MAX_SIGNS - self.kept)
-        if message.rank in self.steps[self.first_step] and (
+        if message.rank in self.steps.get(self.first_step, ()) and (
             message.rank in self.newest or len(self.newest) < MAX_FOLLOWED
         ):
             self._follow(message, received_s)
@@ -109,6 +109,10 @@ class Episode(msgspec.Struct):
             self.newest_step[rank] = step
         if step == self.newest_step[rank]:
             merge(self.newest[rank], message, MAX_OF_A_RANK)
+
+    def first_seen(self) -> dict[int, RankSigns]:
+        """What each rank saw in the first step."""
+        return self.steps[min(self.steps)] if self.steps else {}
 
     def ranks(self) -> set[int]:
         """All that saw something in its first steps."""
@@ -162,8 +166,12 @@ class Episodes:
             return
         before = self.scaled
         if current is None and before is not None and step in before.steps:
-            # It seemed to be the scaler's doing until now.
-            self.current, self.scaled = before, None
+            # This step seemed to be the scaler's doing until now.
+            here = before.steps.pop(step)
+            heard_s = min(seen.heard_s for seen in here.values())
+            self.current = Episode(step, heard_s, step, heard_s, steps={step: here})
+            if not before.steps:
+                self.scaled = None
         self.current = _joined(self.current, message, received_s, gap=None)
 
     def tick(self, complete: int, now_s: float) -> None:

@@ -33,7 +33,7 @@ class Limits:
 
 
 AMONG_PEERS = Limits(math.log(20.0), math.log(5.0))
-ALONE = Limits(math.log(100.0), math.log(30.0))
+ALONE = Limits(math.log(100.0), math.log(5.0))
 """Without peers nothing tells its own spikes from those of the training."""
 
 ABOVE_PEERS_LOG = math.log(5.0)

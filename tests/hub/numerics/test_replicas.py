@@ -1,0 +1,148 @@
+"""Replicas that differ: which parameter, which rank, and what cannot be known."""
+
+import pytest
+
+from rankscope.protocol import messages as m
+from rankscope.protocol.messages import Stage
+from support.numericworld import NumericWorld
+
+WEIGHT = "blocks.1.mlp.up.weight"
+SAME = {"token.weight": 1, WEIGHT: 2}
+OTHER = {"token.weight": 1, WEIGHT: 3}
+
+
+def checked(ranks: int = 4, steps: int = 5) -> NumericWorld:
+    world = NumericWorld(ranks)
+    for _ in range(steps):
+        world.done(tick=False).checks(dict.fromkeys(range(ranks), 100 + world.step_in_work))
+    return world
+
+
+def test_equal_replicas_leave_nothing_but_the_step() -> None:
+    """The view says up to where they were compared."""
+    world = checked()
+    assert world.kinds() == []
+    assert world.state.numerics.replicas.pending == {}
+    view = world.view("numerics")
+    assert (view.replicas_checked_step, view.replicas_equal) == (5, True)
+
+
+def test_the_minority_is_odd() -> None:
+    """Three of four agree; the parameter is named by the checksums of both sides."""
+    world = checked().done()
+    values = {0: SAME, 1: OTHER}
+    world.checks({0: 7, 1: 8, 2: 7, 3: 7}, values=values)
+    finding = world.finding("replica-divergence")
+    assert (finding.ranks, finding.victims, finding.step) == ([1], [0, 2, 3], 6)
+    assert finding.where == {"parameter": WEIGHT}
+    assert "3 of 4 ranks agree with each other" in finding.evidence
+    assert world.view("numerics").replicas_equal is False
+
+
+@pytest.mark.parametrize("odd", [0, 1])
+def test_of_two_ranks_the_one_that_changed_between_updates_is_odd(odd: int) -> None:
+    """Its own account tells what counting cannot."""
+    world = checked(2).done()
+    world.checks({odd: 8, 1 - odd: 7}, values={odd: OTHER, 1 - odd: SAME}, altered={odd: (WEIGHT,)})
+    finding = world.finding("replica-divergence")
+    assert (finding.ranks, finding.where) == ([odd], {"parameter": WEIGHT})
+    assert any("changed on rank" in line for line in finding.evidence)
+
+
+def test_of_two_ranks_that_merely_differ_neither_is_accused() -> None:
+    """And it is said why."""
+    world = checked(2).done().checks({0: 7, 1: 8}, values={0: SAME, 1: OTHER})
+    finding = world.finding("replica-divergence")
+    assert (finding.ranks, finding.victims) == ([], [0, 1])
+    assert "of two ranks that differ neither can be said to be the right one" in finding.evidence
+
+
+def test_two_halves_are_no_majority() -> None:
+    """Four ranks in two camps."""
+    world = checked().done().checks({0: 7, 1: 7, 2: 8, 3: 8}, values={0: SAME, 2: OTHER})
+    finding = world.finding("replica-divergence")
+    assert finding.ranks == []
+    assert "equal among themselves at step 6: ranks 0 and 1 | ranks 2 and 3" in finding.evidence
+
+
+def test_who_loaded_other_weights_is_not_told_from_who_did_not() -> None:
+    """All but one changed between updates: the majority decides, not the change."""
+    world = checked().done()
+    world.checks({0: 7, 1: 8, 2: 7, 3: 7}, altered={0: (WEIGHT,), 2: (WEIGHT,), 3: (WEIGHT,)})
+    assert world.finding("replica-divergence").ranks == [1]
+
+
+def test_names_are_asked_for_where_only_totals_were_told() -> None:
+    """One rank of each camp; the answer completes the finding."""
+    world = checked().done()
+    world.replies()
+    world.checks({0: 7, 1: 8, 2: 7, 3: 7})
+    assert world.finding("replica-divergence").where == {}
+    asked = {message.rank for _, message in world.replies() if isinstance(message, m.Inquire)}
+    assert asked == {0, 1}
+    world.done().checks({0: 9, 1: 10}, values={0: SAME, 1: OTHER})
+    finding = world.finding("replica-divergence")
+    assert (finding.step, finding.where) == (6, {"parameter": WEIGHT})
+
+
+def test_it_stays_open_until_the_replicas_are_equal_again() -> None:
+    """A broadcast of the parameters mends it."""
+    world = checked().done().checks({0: 7, 1: 8, 2: 7, 3: 7})
+    world.clean(5)
+    assert world.kinds() == ["replica-divergence"]
+    world.done().checks(dict.fromkeys(range(4), 9))
+    assert world.kinds() == []
+    assert world.ever() == {"replica-divergence"}
+
+
+def test_a_rank_that_does_not_tell_holds_up_nothing() -> None:
+    """After a while the others are compared without it."""
+    world = checked().done().checks({0: 7, 1: 8, 3: 7})
+    assert world.kinds() == []
+    world.advance(1.5, moving=True)
+    assert world.finding("replica-divergence").ranks == [1]
+
+
+def test_shards_are_compared_with_their_own_replicas_only() -> None:
+    """HSDP: ranks 0 and 2 hold one shard, 1 and 3 the other."""
+    world = NumericWorld(4, "fsdp2")
+    for step in range(4):
+        world.done(tick=False)
+        world.checks({0: step, 2: step}, replicas="shard 0")
+        world.checks({1: 50 + step, 3: 50 + step}, replicas="shard 1")
+        world.advance(1.25, moving=True)
+    assert world.ever() == set()
+    world.done().checks({0: 7, 2: 7}, replicas="shard 0")
+    world.checks({1: 8, 3: 9}, replicas="shard 1", altered={3: (WEIGHT,)})
+    world.advance(1.25, moving=True)
+    assert world.finding("replica-divergence").ranks == [3]
+
+
+def test_ranks_that_nothing_says_to_be_replicas_must_have_been_equal_once() -> None:
+    """Stages of a pipeline hold different parameters from the start."""
+    stages = NumericWorld(2)
+    for step in range(4):
+        stages.done(tick=False).checks({0: step, 1: 100 + step}, replicas="unwrapped")
+    assert stages.ever() == set()
+    assert stages.view("numerics").replicas_checked_step is None
+    same = NumericWorld(2)
+    same.done(tick=False).checks({0: 1, 1: 1}, replicas="unwrapped")
+    same.done(tick=False).checks({0: 2, 1: 3}, replicas="unwrapped")
+    assert same.kinds() == ["replica-divergence"]
+
+
+def test_replicas_that_part_by_a_nan_are_its_consequence() -> None:
+    """One rank's parameters go NaN before the reduction carries it on."""
+    world = checked().sees(1, Stage.OPTIMIZER, WEIGHT).sees(1, Stage.UPDATED, WEIGHT).done()
+    world.checks({0: 7, 1: 8, 2: 7, 3: 7})
+    assert world.kinds() == ["nonfinite-optimizer"]
+    assert world.ever() == {"nonfinite-optimizer"}
+
+
+def test_checksums_of_a_thousand_made_up_sets_cost_little() -> None:
+    """A rank that lies about steps, parts and replicas is given a bounded place."""
+    world = NumericWorld(2).clean(2)
+    for lie in range(1000):
+        world.from_rank(1, m.Checksums, step=lie, first=lie, total=lie, replicas=f"lie {lie}")
+    assert len(world.state.numerics.replicas.pending) <= 32
+    assert world.kinds() == []
