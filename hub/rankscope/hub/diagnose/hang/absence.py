@@ -2,7 +2,13 @@
 
 from dataclasses import dataclass
 
-from rankscope.hub.diagnose.hang.scene import Scene, Wait, warmed_up
+from rankscope.hub.diagnose.hang.scene import (
+    CRITICAL_S,
+    LATE_S,
+    Scene,
+    Wait,
+    warmed_up,
+)
 from rankscope.hub.diagnose.hang.words import has_left, name_at
 from rankscope.hub.diagnose.text import step_in_work
 from rankscope.hub.state.ranks import STOPPED
@@ -60,9 +66,12 @@ def severity(scene: Scene, found: Absence) -> Severity | None:
         return "critical"  # it is no matter of patience any more
     if any(rank in scene.state.progress.expecting for rank in found.ranks):
         return "info" if found.age_s >= EXPECTED_LATE_S else None
-    if found.age_s >= scene.critical_s:
+    late_s, critical_s = scene.late_s, scene.critical_s
+    if not scene.live[found.ranks].any():
+        late_s, critical_s = LATE_S, CRITICAL_S  # they have left: no step of theirs will end
+    if found.age_s >= critical_s:
         return "critical"
-    return "info" if found.age_s >= scene.late_s else None
+    return "info" if found.age_s >= late_s else None
 
 
 def in_loader(scene: Scene, rank: int) -> bool:

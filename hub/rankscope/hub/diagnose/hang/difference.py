@@ -101,11 +101,13 @@ def _candidates(windows: Windows) -> Iterable[int]:
     """Numbers at which some may differ, ascending."""
     low = max(window.first for _, window in windows)
     high = min(window.end for _, window in windows)
-    distinct: set[tuple[int, ...]] = set()
+    distinct: list[list[int]] = []
     for _, window in windows:
-        distinct.add(tuple(window.signatures[low - window.first : high - window.first]))
-        if len(distinct) > MAX_SEQUENCES:
-            break
+        stretch = window.signatures[low - window.first : high - window.first]
+        if stretch not in distinct:
+            distinct.append(stretch)
+            if len(distinct) > MAX_SEQUENCES:
+                break
     if len(distinct) > 1:
         columns = zip(*distinct, strict=False)
         for seq, column in enumerate(columns, start=low):
