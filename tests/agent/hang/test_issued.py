@@ -108,10 +108,10 @@ def test_everything_is_put_back_as_it_was() -> None:
     probe.box.close()
 
 
-@pytest.fixture
-def issued(tmp_path: Path) -> Iterator[Issued]:
+@pytest.fixture(params=["gloo"])
+def issued(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Issued]:
     store = dist.FileStore(str(tmp_path / "store"), 1)
-    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    dist.init_process_group(request.param, store=store, rank=0, world_size=1)
     observer = Observer()
     probe = observer.probes[Issued.name]
     assert isinstance(probe, Issued)
@@ -166,6 +166,13 @@ def test_a_call_is_written_in_the_recorders_own_words(issued: Issued, call: str)
     assert [getattr(note, one) for one in fields] == [getattr(entry, one) for one in fields]
     assert note.source.startswith("test_issued.py:")
     assert issued.sources()[(entry.group, entry.seq)] == note.source
+
+
+@pytest.mark.parametrize("issued", ["cpu:gloo", None], indirect=True)
+def test_a_group_of_several_backends_is_called_by_that_of_the_tensors(issued: Issued) -> None:
+    """As the recorder does."""
+    dist.all_reduce(four())
+    assert called(issued)[-1].name == recorded()[-1].name == "gloo:all_reduce"
 
 
 def test_the_line_that_calls_is_the_users(issued: Issued) -> None:

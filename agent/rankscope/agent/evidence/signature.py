@@ -47,6 +47,16 @@ def name(backend: str, method: str) -> str:
     return f"{backend}:{_GLOO.get(plain, plain) if backend == 'gloo' else plain}"
 
 
+def backend_of(group: Any, args: Sequence[Any]) -> str:
+    """Of a group that has one for each kind of device, that of the tensors' device."""
+    tensors = _tensors(args[:2])
+    try:
+        backend = group._get_backend(tensors[0].device) if tensors else group
+        return str(backend.name())
+    except (RuntimeError, AttributeError):  # a backend of somebody's own
+        return str(group.name())
+
+
 def sizes_and_dtype(backend: str, method: str, args: Sequence[Any], size: int) -> tuple[str, str]:
     """In words, of a call with ``args`` in a group of ``size`` ranks."""
     if method == "barrier" or not args:

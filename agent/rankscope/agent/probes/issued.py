@@ -146,7 +146,7 @@ class Issued(Probe):
     def _learn(self, key: Any, caller: Any, method: str, group: Any, args: Any) -> _Known:
         code = caller.f_code
         place = places.Place(code.co_filename, caller.f_lineno or 0, code.co_name)
-        backend, size = str(group.name()), int(group.size())
+        backend, size = signature.backend_of(group, args), int(group.size())
         body = blackbox.encoded(
             blackbox.Written(
                 str(group.group_name),
