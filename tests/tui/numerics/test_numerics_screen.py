@@ -77,7 +77,9 @@ def test_another_screens_view_is_not_mistaken_for_its_own() -> None:
 def test_4_leads_to_it_and_escape_back() -> None:
     """It is a screen with a digit."""
     navigation = Navigation()
+    shown = []
     navigation.go("numerics")
-    assert navigation.screen.name == "numerics"
+    shown.append(navigation.screen.name)
     navigation.go_back()
-    assert navigation.screen.name == "overview"
+    shown.append(navigation.screen.name)
+    assert shown == ["numerics", "overview"]

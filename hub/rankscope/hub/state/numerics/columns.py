@@ -23,6 +23,9 @@ from rankscope.protocol import messages as m
 NORM_STEPS = logs.CODE_RING.width
 """Steps of which each rank's norm is kept."""
 
+PAST_STEPS = 32
+"""Steps that say what is usual for a rank: longer, and a falling gradient makes it coarse."""
+
 RECENT = 16
 """Steps of which fingerprints and updates are kept: until all ranks have told theirs."""
 
@@ -142,9 +145,9 @@ class NumericColumns(Columns):
         return None if slot is None else self.norms[:, slot]
 
     def past(self, step: int) -> logs.Codes:
-        """The codes of steps before ``step``, shape (ranks, at most NORM_STEPS), oldest first."""
+        """The codes of steps before ``step``, shape (ranks, at most PAST_STEPS), oldest first."""
         order = sorted((n, slot) for slot, n in enumerate(self.steps.numbers) if 0 <= n < step)
-        return self.norms[:, [slot for _, slot in order]]
+        return self.norms[:, [slot for _, slot in order[-PAST_STEPS:]]]
 
     def reset(self) -> None:
         self.clear()
