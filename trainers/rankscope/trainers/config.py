@@ -59,6 +59,16 @@ class Config:
     log_every: int = 10
     history: Path | None = None
     """Where rank 0 writes one JSON line a step: step, global loss, tokens, learning rate, norm."""
+    checkpoint_dir: Path | None = None
+    """Where checkpoints are saved; None for none."""
+    checkpoint_every: int = 0
+    """Steps between two of them; 0 for those an operator asks for, only."""
+    checkpoint_keep: int = 0
+    """The newest verified ones that are kept; 0 for all."""
+    checkpoint_sync: bool = False
+    """Whether training waits until one is written."""
+    resume: str | None = None
+    """``auto`` for the newest verified checkpoint, or the directory of one."""
     fault: list[str] = field(default_factory=list)
     """What is to go wrong, each ``FAULT@rank:step[:where]``; see ``trainers.faults``."""
     fault_log: Path | None = None
@@ -109,6 +119,33 @@ def parser(module: str, what: str) -> OneLineParser:
     )
     run.add_argument("--log-every", type=int, default=d.log_every, metavar="STEPS")
     run.add_argument("--history", type=Path, metavar="FILE", help="one JSON line a step")
+
+    checkpoints = made.add_argument_group("checkpoints")
+    checkpoints.add_argument(
+        "--checkpoint-dir", type=Path, metavar="DIR", help="save checkpoints here"
+    )
+    checkpoints.add_argument(
+        "--checkpoint-every",
+        type=int,
+        default=d.checkpoint_every,
+        metavar="STEPS",
+        help="without it only when an operator asks",
+    )
+    checkpoints.add_argument(
+        "--checkpoint-keep",
+        type=int,
+        default=d.checkpoint_keep,
+        metavar="N",
+        help="keep the newest N verified ones (default: all); an operator's always stay",
+    )
+    checkpoints.add_argument(
+        "--checkpoint-sync", action="store_true", help="wait for each to be written"
+    )
+    checkpoints.add_argument(
+        "--resume",
+        metavar="auto|PATH",
+        help="go on from the newest verified checkpoint in --checkpoint-dir, or from this one",
+    )
 
     faults = made.add_argument_group("faults")
     faults.add_argument(
@@ -165,6 +202,13 @@ def check(config: Config) -> None:
     at_least(config, 1, ("steps", "batch_size", "seq_len", "layers", "dim", "heads"))
     at_least(config, 1, ("accumulate", "threads", "text_bytes", "log_every"))
     at_least(config, 0, ("warmup", "workers", "eval_every", "seed"))
+    at_least(config, 0, ("checkpoint_every", "checkpoint_keep"))
+    if config.checkpoint_dir is None:
+        for name in ("checkpoint_every", "checkpoint_keep", "checkpoint_sync"):
+            if getattr(config, name):
+                raise UserError(f"{option(name)} takes a --checkpoint-dir")
+        if config.resume == "auto":
+            raise UserError("--resume auto takes a --checkpoint-dir to look in")
     for name in ("lr", "clip"):
         value = getattr(config, name)
         if not (value > 0 and math.isfinite(value)):

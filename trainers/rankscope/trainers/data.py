@@ -1,6 +1,7 @@
 """From text to microbatches: windows of bytes, dealt out to the ranks without overlap."""
 
 import math
+import zlib
 from dataclasses import dataclass
 
 import torch
@@ -28,14 +29,15 @@ class ByteWindows(Dataset[Batch]):
 
     Where the input is :data:`SEPARATOR` the target is :data:`IGNORED`, for nothing in a document
     tells how the next one begins. The last window is filled up with separators, so no byte of the
-    text is left out, and windows up to ``multiple`` of a count are nothing but separators: a rank
-    that gets one has no valid token in it and yet takes part in every collective.
+    text is left out, and windows up to ``multiple`` of a count are nothing but separators, as is
+    the one after the last: a rank that gets one has no valid token in it and yet takes part in
+    every collective.
     """
 
     def __init__(self, text: bytes, seq_len: int, multiple: int = 1) -> None:
         self.seq_len = seq_len
         windows = math.ceil(math.ceil(max(len(text) - 1, 0) / seq_len) / multiple) * multiple
-        padded = text.ljust(windows * seq_len + 1, bytes([SEPARATOR]))
+        padded = text.ljust((windows + 1) * seq_len + 1, bytes([SEPARATOR]))
         self.tokens = torch.frombuffer(bytearray(padded), dtype=torch.uint8)
         self.windows = windows
 
@@ -57,10 +59,17 @@ class Data:
     sampler: "DistributedSampler[Batch] | Dealt"
     loader: "DataLoader[Batch]"
     held_out: "DataLoader[Batch] | None"
+    order: str = ""
+    """What fixes which sequences there are and their order, in words."""
 
-    def epoch(self, epoch: int) -> "DataLoader[Batch]":
-        """The loader, in the order of epoch ``epoch``; without this every epoch is the same."""
+    def epoch(self, epoch: int, start: int = 0) -> "DataLoader[Batch]":
+        """The loader, in the order of epoch ``epoch``; without this every epoch is the same.
+
+        It leaves out the ``start`` sequences that all ranks together have seen of it before.
+        """
         self.sampler.set_epoch(epoch)
+        if isinstance(self.sampler, Dealt):
+            self.sampler.start = start
         return self.loader
 
 
@@ -104,15 +113,8 @@ def build(config: Config, text: bytes, rank: int, ranks: int, pin_memory: bool) 
     on every rank is treated as ``config.uneven`` says (:mod:`rankscope.trainers.uneven`).
     """
     training, held_out = split(config, text)
-    fill = ranks * config.batch_size if config.uneven == "pad" else 1
-    windows = ByteWindows(training, config.seq_len, multiple=fill)
-    sampler: DistributedSampler[Batch] | Dealt
-    if config.uneven == "join":
-        sampler = Dealt(len(windows), ranks, rank, config.seed)
-    else:
-        sampler = DistributedSampler(
-            windows, num_replicas=ranks, rank=rank, shuffle=True, seed=config.seed, drop_last=True
-        )
+    windows = ByteWindows(training, config.seq_len)
+    sampler = Dealt(len(windows), ranks, rank, config.seed, config.uneven, config.batch_size)
     loader = DataLoader(
         windows,
         batch_size=config.batch_size,
@@ -124,8 +126,9 @@ def build(config: Config, text: bytes, rank: int, ranks: int, pin_memory: bool) 
         # Own randomness, so that making an iterator does not advance the global generator.
         generator=torch.Generator().manual_seed(config.seed),
     )
+    order = order_of(config, training)
     if not held_out:
-        return Data(sampler, loader, None)
+        return Data(sampler, loader, None, order)
     # Padded with empty windows, so that every rank evaluates equally often, and none twice.
     evaluated = ByteWindows(held_out, config.seq_len, multiple=ranks * config.batch_size)
     in_turn: DistributedSampler[Batch] = DistributedSampler(
@@ -135,4 +138,11 @@ def build(config: Config, text: bytes, rank: int, ranks: int, pin_memory: bool) 
         sampler,
         loader,
         DataLoader(evaluated, batch_size=config.batch_size, sampler=in_turn, pin_memory=pin_memory),
+        order,
     )
+
+
+def order_of(config: Config, text: bytes) -> str:
+    """What fixes the order of the sequences of ``text``, in words: for any number of ranks."""
+    digest = f"{len(text)} bytes of text with CRC-32 {zlib.crc32(text):08x}"
+    return f"--seed {config.seed}, --seq-len {config.seq_len}, {digest}"

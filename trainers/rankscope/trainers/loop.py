@@ -1,7 +1,7 @@
 """The step loop, the same for every trainer."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from rankscope.trainers.objective import loss_sum, share, valid_tokens
 from rankscope.trainers.parallel import Parallel
 from rankscope.trainers.precision import gradient_scaler
 from rankscope.trainers.report import Report
+from rankscope.trainers.resume import Position, saving
 from rankscope.trainers.schedule import learning_rate, set_learning_rate
 from rankscope.trainers.uneven import empty, joined
 from rankscope.trainers.watch import Watcher, watch
@@ -33,16 +34,25 @@ def train(
     report: Report,
     name: str,
     through: Callable[[Iterator[Window]], Iterator[Window]] = iter,
+    phases: Sequence[Callable[[str], None]] = (),
 ) -> None:
     """``config.steps`` updates of ``parallel.model``; the run is called ``name`` on screen.
 
-    The windows come ``through`` what a fault puts in their way, else untouched.
+    The windows come ``through`` what a fault puts in their way, else untouched; ``phases`` are
+    called in each phase of a save.
     """
     model, ranks = parallel.model, parallel.ranks
     scaler = gradient_scaler(config.precision, device)
-    with watch(config.attach, model, optimizer, name) as agent:
-        step = 1
-        for window in through(windows(agent, data, config, ranks)):
+    with (
+        saving(config, model, optimizer, scaler, report, data.order, phases) as saver,
+        watch(config.attach, model, optimizer, name, saver) as agent,
+    ):
+        step = saver.start_step + 1
+        if step > config.steps:
+            report.say(f"all {config.steps} steps are done")
+            return
+        for window in through(windows(agent, data, config, ranks, saver.position)):
+            saver.before_step()
             own = valid_tokens(window)
             tokens = int(ranks.sum(torch.tensor(own)))
             if tokens == 0:  # the same on every rank, so all of them skip the update
@@ -58,6 +68,7 @@ def train(
             scaler.update()
             optimizer.zero_grad(set_to_none=True)
             agent.end_step(loss=loss, tokens=own)
+            saver.end_step(step)
 
             report.count(tokens)
             if report.wants(step):
@@ -71,15 +82,22 @@ def train(
             step += 1
 
 
-def windows(agent: Watcher, data: Data, config: Config, ranks: Ranks) -> Iterator[Window]:
-    """The microbatches of one update after the other, epoch after epoch.
+def windows(
+    agent: Watcher, data: Data, config: Config, ranks: Ranks, position: Position
+) -> Iterator[Window]:
+    """The microbatches of one update after the other, epoch after epoch, from ``position`` on.
+
+    ``position`` is always behind the window that was given last.
 
     The last window of an epoch may be shorter. It is equally long on every rank: so are the epochs,
     or the ranks that run out join the others.
     """
-    for epoch in itertools.count():
-        own = batched(agent.batches(data.epoch(epoch)), config.accumulate)
-        yield from own if config.uneven != "join" else joined(own, ranks, empty(config))
+    for epoch in itertools.count(position.epoch):
+        start = position.enter(epoch)
+        own = batched(agent.batches(data.epoch(epoch, start)), config.accumulate)
+        for window in own if config.uneven != "join" else joined(own, ranks, empty(config)):
+            position.seen += len(window) * config.batch_size * ranks.size
+            yield window
 
 
 def batched(batches: Iterable[Batch], accumulate: int) -> Iterator[Window]:

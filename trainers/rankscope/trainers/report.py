@@ -71,5 +71,5 @@ def reporting(config: Config, rank: int) -> Iterator[Report]:
     if config.history is None or rank != 0:
         yield Report(config, rank, None)
         return
-    with config.history.open("w", encoding="utf-8") as file:
+    with config.history.open("a" if config.resume else "w", encoding="utf-8") as file:
         yield Report(config, rank, file)

@@ -7,6 +7,8 @@ from typing import Protocol, TypeVar
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from rankscope.trainers.resume import Saving
+
 T = TypeVar("T")
 
 
@@ -34,7 +36,7 @@ class Unwatched:
 
 
 def watch(
-    how: str, model: nn.Module, optimizer: Optimizer, name: str
+    how: str, model: nn.Module, optimizer: Optimizer, name: str, saving: Saving
 ) -> AbstractContextManager[Watcher]:
     """The agent for ``--attach``: ``full``, ``plain`` or ``none``; the run is called ``name``."""
     if how == "none":
@@ -42,6 +44,9 @@ def watch(
     from rankscope.agent import attach  # not even imported when nothing is to watch
 
     if how == "plain":
-        attach(model, optimizer, name=name)  # is all that most people write
+        # Is all that most people write, but that a run which goes on says from where.
+        attach(model, optimizer, name=name, start_step=saving.start_step)
         return nullcontext(Unwatched())
-    return attach(model, optimizer, name=name)
+    return attach(
+        model, optimizer, checkpoint=saving.checkpoint, name=name, start_step=saving.start_step
+    )

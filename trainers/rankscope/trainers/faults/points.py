@@ -35,10 +35,10 @@ class EndingData(Data):
 
     points: "Points | None" = None
 
-    def epoch(self, epoch: int) -> "DataLoader[Batch]":
+    def epoch(self, epoch: int, start: int = 0) -> "DataLoader[Batch]":
         if self.points is not None and self.points.data_over:
             raise DataOver
-        return super().epoch(epoch)
+        return super().epoch(epoch, start)
 
 
 class Points:
@@ -60,7 +60,7 @@ class Points:
         self._model = bare(parallel.model)
         self._optimizer = optimizer
         self._within = parallel.microbatch
-        self.data = EndingData(data.sampler, data.loader, data.held_out, self)
+        self.data = EndingData(data.sampler, data.loader, data.held_out, data.order, points=self)
         self.parallel = replace(parallel, microbatch=self._microbatch)
 
     def on(self, point: str, action: Action) -> None:
