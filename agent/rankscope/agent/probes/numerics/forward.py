@@ -1,4 +1,8 @@
-"""The first module whose output was not finite: noted always, looked at when something is bad."""
+"""What came in and the first module whose output was not finite.
+
+Noted always, looked at when a loss or a gradient is bad: at what was bad and spoilt neither,
+nobody looks.
+"""
 
 import functools
 import statistics
@@ -10,6 +14,7 @@ from typing import Any, ClassVar
 import torch
 
 from rankscope.agent.probes.base import Probe
+from rankscope.agent.probes.numerics import batch
 from rankscope.agent.probes.numerics.chosen import chosen
 from rankscope.agent.probes.numerics.outputs import Outputs
 from rankscope.agent.tracing import recorded
@@ -35,7 +40,7 @@ class Forward(Probe):
     """Of every watched model, in training. Under ``no_grad`` and in a backward nothing is noted."""
 
     name: ClassVar[str] = "forward"
-    guarded: ClassVar[tuple[str, ...]] = ("on_backward_end", "on_updated", "look")
+    guarded: ClassVar[tuple[str, ...]] = ("on_backward_end", "on_updated")
     numbers: ClassVar[bool] = True
 
     def __init__(self, observer: Any) -> None:
@@ -70,6 +75,11 @@ class Forward(Probe):
             if not model.outputs.any:
                 continue
             signs.looked(Stage.FORWARD)
+            given, whole = model.outputs.given()
+            if whole:
+                signs.looked(Stage.INPUT)
+            for place, microbatch, (value, count) in given:
+                signs.add(Stage.INPUT, place, microbatch=microbatch, value=value, count=count)
             origin = model.outputs.origin()
             model.outputs.clear()
             if origin is not None and not signs.has(Stage.INPUT, origin.microbatch):
@@ -113,7 +123,7 @@ class Noted:
 
     def __init__(self, probe: Forward, model: Any, limit: int) -> None:
         self.probe = probe
-        self.outputs = Outputs([""])
+        self.outputs = Outputs([""], self._spend)
         self._removals: list[Callable[[], None]] = []
         self._model = weakref.ref(model)
         calls = probe.observer.calls
@@ -127,11 +137,14 @@ class Noted:
             return
         self._forget()
         found = chosen(model, limit)
-        self.outputs = Outputs([*(name for name, _ in found), ""])
+        self.outputs = Outputs([*(name for name, _ in found), ""], self._spend)
         self._own = self.outputs.noting(len(found))
         for index, (_, module) in enumerate(found):
             note = self.outputs.noting(index)
             self._removals.append(self.probe.observer.calls.note(module, note))
+
+    def _spend(self, cost_s: float) -> None:
+        self.probe.observer.kernel_s += cost_s
 
     def remove(self) -> None:
         self._forget()
@@ -146,10 +159,11 @@ class Noted:
 
     def on_begin(self, now: float, model: Any, args: Any, kwargs: Any) -> None:
         if torch.is_grad_enabled() and not recorded():
-            self.outputs.begin(self.probe.observer.microbatch)
+            given = batch.tensors(args, kwargs)
+            self.outputs.begin(self.probe.observer.microbatch, given)
 
     def on_end(self, now: float, model: Any, args: Any, output: Any) -> None:
         """The model's own output comes last: bad alone, it is so by the model's own code."""
         if self.outputs.active:
             self._own(args, output)
-            self.outputs.active = False
+            self.outputs.end()

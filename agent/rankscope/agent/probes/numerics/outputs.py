@@ -1,11 +1,12 @@
-"""What the modules of a model gave in its last forwards, kept until their backward is over.
+"""What a model was given and its modules gave in its last forwards, until their backward is over.
 
 Nothing is looked at while all is well. When a loss or a gradient turns out bad, what was kept is
-gone through in the order in which it was computed, and the first that is bad has a name. Outputs
-are kept without their graph, and only so many bytes of them; of what goes beyond there is a weak
-reference, which lasts as long as autograd needs the tensor for the backward.
+gone through in the order in which it was computed, and the first that is bad has a name. Of what
+autograd keeps for the backward anyway there is a weak reference; the rest is kept alive, without
+its graph, up to so many bytes.
 """
 
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -16,13 +17,21 @@ from rankscope.agent.probes.numerics import finite
 from rankscope.agent.probes.numerics.finite import Trouble
 
 HELD_BYTES = 64 << 20
-"""Of outputs that are kept alive."""
+"""Of what is kept alive."""
 
 FORWARDS = 4
 """Kept: a loss may be made of several, as two towers' or an adversary's is."""
 
 MEASURE_EVERY = 64
-"""Forwards after which sizes are looked at again."""
+"""Forwards after which it is looked anew at what there is to keep."""
+
+
+class Given(NamedTuple):
+    """Something bad that the model was called with."""
+
+    place: str
+    microbatch: int
+    trouble: Trouble
 
 
 class Origin(NamedTuple):
@@ -32,6 +41,12 @@ class Origin(NamedTuple):
     note: str
 
 
+class _Forward(NamedTuple):
+    microbatch: int
+    given: list[tuple[str, Any]]
+    notes: list[tuple[int, Any, Any]]
+
+
 class Outputs:
     """Of one model. ``names`` are those of its modules that are watched; the last is the model's.
 
@@ -39,62 +54,92 @@ class Outputs:
     to the first tensor that the module was called with, or None.
     """
 
-    def __init__(self, names: list[str]) -> None:
+    def __init__(self, names: list[str], spend: Callable[[float], None]) -> None:
+        """``spend`` is told what the notes of a forward take, by the time of one of them."""
         self.names = names
+        self.spend = spend
         self.active = False
         """Whether a forward is going on that is to be noted."""
-        self._forwards: list[tuple[int, list[tuple[int, Any, Any]]]] = []
+        self._forwards: list[_Forward] = []
         self._notes: list[tuple[int, Any, Any]] = []
-        self._held = [False] * len(names)  # whose outputs are small enough to be kept alive
+        self._weak = [False] * len(names)  # whose outputs autograd keeps, or are too large
+        self._held = [False] * len(names)  # whose outputs are kept alive here
+        self._measured: list[tuple[int, Any]] = []
         self._begun = 0
         self._room_bytes = 0
+        self._timed = 0  # the module whose notes are timed in this forward: another one each time
+        self._usual = 0  # notes in the forward before
 
     @property
     def any(self) -> bool:
         """Whether anything is kept."""
         return bool(self._forwards)
 
-    def begin(self, microbatch: int) -> None:
-        """A forward begins; the oldest one that is kept goes when there are too many."""
+    def begin(self, microbatch: int, given: list[tuple[str, Tensor]]) -> None:
+        """A forward begins, of what is ``given``: tensors with their places.
+
+        The oldest forward that is kept goes when there are too many.
+        """
         if len(self._forwards) >= FORWARDS:
             del self._forwards[0]
         self._notes = []
-        self._forwards.append((microbatch, self._notes))
         self.active = True
         if self._begun % MEASURE_EVERY < 2:  # twice, for the first forward may be a small one
             self._held = [False] * len(self.names)
+            self._weak = [False] * len(self.names)
             self._room_bytes = HELD_BYTES // FORWARDS
         self._begun += 1
+        kept = [
+            (place, tensor.detach() if tensor.nbytes <= HELD_BYTES else weakref.ref(tensor))
+            for place, tensor in given
+            if tensor.is_floating_point() or tensor.is_complex()
+        ]
+        self._forwards.append(_Forward(microbatch, kept, self._notes))
+
+    def end(self) -> None:
+        """The forward has ended: what is alive now without us will be so in the backward."""
+        self.active = False
+        self._timed = self._begun % len(self.names)
+        for module, output in self._measured:
+            if output() is not None:
+                self._weak[module], self._held[module] = True, False
+        self._measured = []
+        self._usual = len(self._notes)
 
     def noting(self, module: int) -> Callable[[Any, Any], None]:
         """What is called with arguments and output of ``module`` after each of its calls."""
         reference = weakref.ref
+        clock = time.monotonic
 
         def note(args: Any, output: Any) -> None:
             if self.active:
+                began_s = clock() if module == self._timed else 0.0
                 if type(output) is not Tensor:
                     output = first_tensor(output)
                     if output is None:
                         return
+                if self._weak[module]:
+                    output = reference(output)
+                else:
+                    output = output.detach() if self._held[module] else self._kept(module, output)
                 given = args[0] if args else None
-                self._notes.append(
-                    (
-                        module,
-                        output.detach() if self._held[module] else self._kept(module, output),
-                        reference(given) if type(given) is Tensor else None,
-                    )
-                )
+                given = reference(given) if type(given) is Tensor else None
+                self._notes.append((module, output, given))
+                if began_s:
+                    self.spend((clock() - began_s) * self._usual)
 
         return note
 
     def _kept(self, module: int, output: Tensor) -> Any:
-        """The output itself while there is room for it, then a weak reference."""
+        """The first time: the output itself while there is room for it, then a weak reference."""
         size = output.nbytes
-        if output.is_cpu and size <= self._room_bytes:
-            self._room_bytes -= size
-            self._held[module] = True
-            return output.detach()
-        return weakref.ref(output)
+        if not output.is_cpu or size > self._room_bytes:
+            self._weak[module] = True
+            return weakref.ref(output)
+        self._room_bytes -= size
+        self._held[module] = True
+        self._measured.append((module, weakref.ref(output)))
+        return output.detach()
 
     def clear(self) -> None:
         """Let go of everything."""
@@ -102,9 +147,21 @@ class Outputs:
             self._forwards = []
             self._notes = []
 
+    def given(self) -> tuple[list[Given], bool]:
+        """What is bad of what the model was given; and whether all of it could be looked at."""
+        found: list[Given] = []
+        whole = True
+        for microbatch, kept, _ in self._forwards:
+            tensors = [_tensor(one) for _, one in kept]
+            there = [index for index, one in enumerate(tensors) if one is not None]
+            whole = whole and len(there) == len(kept) and all(tensors[i].is_cpu for i in there)
+            for at, trouble in finite.troubles([tensors[index] for index in there]):
+                found.append(Given(kept[there[at]][0], microbatch, trouble))
+        return found, whole
+
     def origin(self) -> Origin | None:
         """The first module in the order of computation whose output is not finite."""
-        for microbatch, notes in self._forwards:
+        for microbatch, _, notes in self._forwards:
             tensors = [_tensor(output) for _, output, _ in notes]
             there = [index for index, tensor in enumerate(tensors) if tensor is not None]
             found = finite.troubles([tensors[index] for index in there])

@@ -29,7 +29,7 @@ FREE_S = 0.0003
 
 class ParameterValues(Probe):
     name: ClassVar[str] = "parameter values"
-    guarded: ClassVar[tuple[str, ...]] = ("on_updated", "look")
+    guarded: ClassVar[tuple[str, ...]] = ("on_updated",)
     numbers: ClassVar[bool] = True
 
     def __init__(self, observer: Any) -> None:
