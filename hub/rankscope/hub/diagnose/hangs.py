@@ -46,6 +46,7 @@ def hangs(state: RunState, known: list[Finding], now_s: float) -> list[Finding]:
     else:
         known = [finding for finding in known if not _too_early(state, finding)]
     _ask_those_who_left(state)
+    _ask_those_who_survive(state)
     if scene is not None:
         _ask(scene)
     gil = gil_held(state, now_s)
@@ -109,6 +110,18 @@ def _ask_those_who_left(state: RunState) -> None:
         note = state.stacks.outside.get(rank)
         if note is None or note.at_s < ranks.goodbye_s.item(rank) or not note.source:
             state.inquiries.want(rank, FOREIGN_STACKS)
+
+
+def _ask_those_who_survive(state: RunState) -> None:
+    """What the others did when a collective failed, before their launcher ends them."""
+    failed = failed_ranks(state)
+    alive = live(state)
+    if not failed or not alive.any():
+        return
+    for group in table(state).of_ranks(failed)[:MAX_SAMPLE]:
+        here = group.ranks[alive[group.ranks]]
+        for rank in here[:MAX_SUSPECTS].tolist():
+            state.inquiries.want(rank, OPERATIONS, now=True)
 
 
 def _ask(scene: Scene) -> None:

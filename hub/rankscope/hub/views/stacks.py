@@ -11,7 +11,8 @@ from rankscope.protocol import messages as m
 from rankscope.protocol import shapes
 
 REFRESH = "refresh"
-"""An argument: not 0 to have the ranks asked anew; the answers are in the next replies."""
+"""An argument: not 0 to have the ranks asked at once; the answers are in the next replies. Without
+it they are asked less and less often while somebody looks."""
 
 SPEAKS_WITHIN_S = 1.0
 """Whoever was silent for longer is read from outside, if at all."""
@@ -25,8 +26,7 @@ def stacks(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Stac
     state = know.state
     rank = asked_rank(know, request)
     ranks = list(range(state.size())) if rank is None else [rank]
-    if request.args.get(REFRESH):
-        _ask(state, ranks, now_s)
+    _ask(state, ranks, now_s, at_once=bool(request.args.get(REFRESH)))
     found = {one: note for one in ranks if (note := state.stacks.newest(one)) is not None}
     places: dict[tuple[int, bool], list[int]] = {}
     for one, note in found.items():
@@ -50,14 +50,14 @@ def stacks(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Stac
     )
 
 
-def _ask(state: RunState, ranks: list[int], now_s: float) -> None:
+def _ask(state: RunState, ranks: list[int], now_s: float, at_once: bool) -> None:
     """Have ranks tell where they are; whoever cannot is read by its sentinel."""
     speaks = live(state) & (now_s - state.ranks.heard_s[: state.size()] < SPEAKS_WITHIN_S)
     for one in ranks:
         if speaks[one]:
-            state.inquiries.want(one, STACKS, now=True)
+            state.inquiries.want(one, STACKS, now=at_once)
         elif state.alive(one) or state.ranks.process[one]:
-            state.inquiries.want(one, FOREIGN_STACKS, now=True)
+            state.inquiries.want(one, FOREIGN_STACKS, now=at_once)
 
 
 def _place(

@@ -3,10 +3,14 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-ScreenName = Literal["overview", "ranks", "rank", "numerics", "evidence", "help"]
+ScreenName = Literal[
+    "overview", "ranks", "rank", "collectives", "numerics", "stacks", "evidence", "help"
+]
 Group = Literal["screens", "moving", "dashboard"]
 
-SCREENS: tuple[ScreenName, ...] = ("overview", "ranks", "rank", "numerics", "evidence", "help")
+SCREENS: tuple[ScreenName, ...] = (
+    *("overview", "ranks", "rank", "collectives", "numerics", "stacks", "evidence", "help"),
+)
 GROUPS: dict[Group, str] = {
     "screens": "Screens",
     "moving": "Moving about",
@@ -78,7 +82,7 @@ ACTIONS: tuple[Action, ...] = (
         "help",
         "Show all keys and what the marks mean.",
         "screens",
-        footer=("overview", "ranks", "rank", "numerics", "evidence"),
+        footer=("overview", "ranks", "rank", "collectives", "numerics", "stacks", "evidence"),
     ),
     Action(
         "leave",
@@ -94,7 +98,7 @@ ACTIONS: tuple[Action, ...] = (
         "back",
         "Go back to where you came from.",
         "screens",
-        footer=("ranks", "rank", "numerics", "evidence", "help"),
+        footer=("ranks", "rank", "collectives", "numerics", "stacks", "evidence", "help"),
         palette=False,
     ),
     Action(
@@ -103,7 +107,7 @@ ACTIONS: tuple[Action, ...] = (
         "overview",
         "The run in one screen: verdict, speed, every rank, checkpoint.",
         "screens",
-        footer=("ranks", "rank", "numerics", "evidence", "help"),
+        footer=("ranks", "rank", "collectives", "numerics", "stacks", "evidence", "help"),
     ),
     Action(
         "go('ranks')",
@@ -111,7 +115,15 @@ ACTIONS: tuple[Action, ...] = (
         "ranks",
         "The table of ranks.",
         "screens",
-        footer=("overview", "rank", "numerics", "evidence", "help"),
+        footer=("overview", "rank", "collectives", "numerics", "stacks", "evidence", "help"),
+    ),
+    Action(
+        "go('collectives')",
+        ("3",),
+        "collectives",
+        "Process groups: who is behind, and in what the others wait.",
+        "screens",
+        footer=("overview", "ranks", "rank", "numerics", "stacks", "evidence"),
     ),
     Action(
         "go('numerics')",
@@ -122,12 +134,20 @@ ACTIONS: tuple[Action, ...] = (
         footer=("overview", "ranks", "rank", "evidence", "help"),
     ),
     Action(
+        "go('stacks')",
+        ("s",),
+        "stacks",
+        "Where every rank is in its code, the odd one out on top.",
+        "screens",
+        footer=("rank", "collectives", "evidence"),
+    ),
+    Action(
         "go('evidence')",
         ("v",),
         "evidence",
         "What the verdict rests on, who it holds up, and the next step to take.",
         "screens",
-        footer=("overview", "ranks", "rank", "numerics"),
+        footer=("overview", "ranks", "rank", "collectives", "numerics", "stacks"),
     ),
     Action(
         "open",

@@ -5,7 +5,7 @@ from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.screens.base import Screen
 from rankscope.tui.dashboard.screens.overview import OverviewScreen
 
-BASES: tuple[ScreenName, ...] = ("overview", "ranks", "numerics")
+BASES: tuple[ScreenName, ...] = ("overview", "ranks", "collectives", "numerics")
 """Screens with a digit: going to one forgets the way back."""
 
 
@@ -81,6 +81,14 @@ def _make(name: ScreenName) -> Screen:
             from rankscope.tui.dashboard.screens.numerics import NumericsScreen
 
             return NumericsScreen()
+        case "collectives":
+            from rankscope.tui.dashboard.screens.collectives import CollectivesScreen
+
+            return CollectivesScreen()
+        case "stacks":
+            from rankscope.tui.dashboard.screens.stacks import StacksScreen
+
+            return StacksScreen()
         case "evidence":
             from rankscope.tui.dashboard.screens.evidence import EvidenceScreen
 

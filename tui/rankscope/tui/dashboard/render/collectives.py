@@ -1,0 +1,61 @@
+"""Lines of the screen of collectives."""
+
+from rankscope.protocol.shapes import CollectiveRow, Collectives
+from rankscope.tui.dashboard.picture import Picture
+from rankscope.tui.dashboard.render.evidence import STYLES
+from rankscope.tui.dashboard.render.line import BLANK, Line, Span, left, line, right, wrap
+from rankscope.tui.words import groups as words
+from rankscope.tui.words.marks import SEVERITIES, safe
+
+GROUP, RANKS, NUMBER, STATE = 12, 7, 16, 22
+
+
+def finding_lines(view: Collectives, picture: Picture, width: int) -> list[Line]:
+    """The findings of this field with their evidence; the verdict's headline is said above."""
+    lines: list[Line] = []
+    for finding in view.findings:
+        mark, style = SEVERITIES[finding.severity], STYLES[finding.severity]
+        verdict = picture.verdict
+        if verdict is None or verdict.headline != finding.headline:
+            first, *more = wrap(safe(finding.headline), width - 6, 3) or [""]
+            lines.append(line("  ", Span(f"{mark.glyph} {first}", style)))
+            lines += [line("    ", Span(text, style)) for text in more]
+        for text in finding.evidence:
+            lines += [line("    ", each) for each in wrap(safe(text), width - 6, 3)]
+    return [*lines, BLANK] if lines else []
+
+
+def table_head() -> Line:
+    return line(
+        "  ",
+        Span(left("group", GROUP), "dim"),
+        Span(right("ranks", RANKS), "dim"),
+        Span(right("collective", NUMBER), "dim"),
+        "  ",
+        Span(left("ranks there", STATE), "dim"),
+        Span("  operation", "dim"),
+    )
+
+
+def group_line(row: CollectiveRow) -> Line:
+    """One group: how far, who is behind, and in what the others wait."""
+    operation = "  ".join(filter(None, (safe(row.operation), safe(row.source))))
+    return line(
+        "  ",
+        left(words.name(row), GROUP),
+        Span(right(str(row.size), RANKS), "dim"),
+        right(words.spread(row), NUMBER),
+        "  ",
+        Span(left(words.state(row), STATE), "warn" if row.behind else ""),
+        Span(f"  {operation}", "dim"),
+    )
+
+
+def collective_lines(view: Collectives, picture: Picture, width: int) -> list[Line]:
+    """What is wrong, then a line a group."""
+    lines = finding_lines(view, picture, width)
+    if view.groups:
+        lines += [table_head(), *(group_line(row) for row in view.groups)]
+    if view.note:
+        lines += [line("  ", Span(text, "dim")) for text in wrap(safe(view.note), width - 4, 3)]
+    return lines
