@@ -1,5 +1,6 @@
 """What the probes see of real modules, optimizers and loaders; in this process, with no thread."""
 
+import contextlib
 import gc
 import math
 import signal
@@ -352,6 +353,9 @@ def exercise(seen: Observed, model: torch.nn.Module, optimizer: Any, given: bool
     step = sgd(further)
     seen.observer.watch(None, step)
     step.step()
+    group: Any = torch.distributed.ProcessGroup
+    with contextlib.suppress(RuntimeError):  # a group without a backend
+        group(0, 1).barrier()
     for probe, method in (("memory", "read"), ("facts", "read")):
         one: Any = seen.observer.probes[probe]
         seen.observer.ask(one, getattr(one, method))

@@ -75,7 +75,11 @@ class Talk:
             training=lambda: observer.thread,
             hidden=_this_thread,
             sources=issued.sources,
+            calls=issued.calls,
         )
+        answers = self.evidence.answers
+        answers.offer("checksums", self.digest.checks.newest)
+        answers.offer("parameter_norms", lambda: observer.gradients.answer(self.digest.step_of))
         self.identity: Identity | None = None
         self.run = self.host = ""
         self.refused = False

@@ -81,6 +81,9 @@ class BlackBox:
         memory[at + _HEAD_BYTES : at + _HEAD_BYTES + len(body)] = body
         _NUMBER.pack_into(memory, at, count)
 
+    def contents(self) -> bytes:
+        return self._memory[:]
+
     def close(self) -> None:
         with contextlib.suppress(OSError, BufferError):
             self._memory.close()

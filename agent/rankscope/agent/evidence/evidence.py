@@ -9,9 +9,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from rankscope.agent.clock.phases import Snapshot
-from rankscope.agent.evidence import recorder, stacks
+from rankscope.agent.evidence import blackbox, recorder, stacks
 from rankscope.agent.evidence.answers import Answers
+from rankscope.agent.evidence.blackbox import Call
 from rankscope.agent.evidence.expecting import Expecting
 from rankscope.agent.evidence.suspicion import Suspicion
 from rankscope.protocol.messages import (
@@ -28,6 +31,10 @@ ASKED, STALLED, RAISED = "asked", "stalled", "raised"
 LONG_S = 0.25
 """A thread that has been in one phase for so long is looked at for what it may be about."""
 
+STILL_S = 0.3
+"""A rank that moved so lately advances: its recorder is not dumped, which would hold it up."""
+
+ADVANCING = "the rank advances: only the calls of its own code are listed, not DDP's and FSDP's"
 NO_RECORDER = "this torch has no flight recorder: which collectives were called is not known"
 RECORDER_OFF = "the flight recorder is off or empty: set TORCH_FR_BUFFER_SIZE=2000 to have it"
 
@@ -43,7 +50,9 @@ class Evidence:
         training: Callable[[], int],
         hidden: Callable[[], Sequence[int]],
         sources: Callable[[], recorder.Sources] = dict,
+        calls: Callable[[], list[Call]] = list,
     ) -> None:
+        """``sources`` and ``calls`` are what is known of the calls of the rank's own code."""
         self.expecting = expecting
         self.answers = Answers()
         self.answers.offer("stacks", lambda: self._stacks(ASKED))
@@ -52,6 +61,7 @@ class Evidence:
         self._training = training
         self._hidden = hidden
         self._sources = sources
+        self._calls = calls
         self._snapshot: Snapshot | None = None
         self._statuses: tuple[CollectiveStatus, ...] = ()
         self._told: tuple[CollectiveStatus, ...] | None = None  # as of the last dump of a stall
@@ -107,6 +117,9 @@ class Evidence:
         yield Stacks, stacks.evidence(why, self._training(), self._hidden()) | where
 
     def _operations(self, why: str) -> Words:
+        if why == ASKED and self.suspicion.still_s(time.monotonic()) < STILL_S:
+            yield Operations, self._while_advancing()
+            return
         dumps = recorder.dumps()
         entries = [entry for dump in dumps for entry in recorder.read(dump)]
         entries.sort(key=lambda entry: entry.time_created_ns)
@@ -122,3 +135,18 @@ class Evidence:
                 "note": note,
             },
         )
+
+    def _while_advancing(self) -> dict[str, Any]:
+        completed = {one.group: one.last_completed for one in self._statuses}
+        operations = (
+            msgspec.structs.replace(one, state="completed")
+            if one.seq <= completed.get(one.group, -1)
+            else one
+            for one in blackbox.operations(self._calls(), time.time_ns())
+        )
+        return {
+            "why": ASKED,
+            "statuses": self._statuses,
+            "operations": tuple(operations),
+            "note": ADVANCING,
+        }

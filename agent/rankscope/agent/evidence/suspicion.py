@@ -58,6 +58,10 @@ class Suspicion:
         self._wait_s = min(AGAIN_S[1], self._wait_s * BACKOFF)
         return True
 
+    def still_s(self, now: float) -> float:
+        """For how long nothing has moved, as far as that was looked at."""
+        return 0.0 if self._since_s is None else now - self._since_s
+
     def again(self) -> None:
         """Whoever was told has forgotten it: say it anew if it lasts."""
         self.stalled = False

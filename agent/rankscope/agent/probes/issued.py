@@ -126,7 +126,10 @@ class Issued(Probe):
         caller = self._caller()
         if caller is None:
             return
-        name = group.group_name
+        try:
+            name = group.group_name
+        except RuntimeError:  # it has none
+            return
         if not name:  # a group built directly, none of the user's
             return
         # What is worked out of a call is kept: a loop makes the same ones again and again.
@@ -163,6 +166,10 @@ class Issued(Probe):
     def sources(self) -> recorder.Sources:
         """Where the newest calls were made, by group and sequence number. Any thread."""
         return {(group, seq): source for group, seq, source in self._calls.copy()}
+
+    def calls(self) -> list[blackbox.Call]:
+        """The newest calls, as they were written down. Any thread."""
+        return [] if self.box is None else blackbox.read(self.box.contents())
 
     def _caller(self) -> Any:
         """The user's frame that calls, else the package's; None where torch calls by itself."""

@@ -36,6 +36,7 @@ HELLO_GAP_S = 0.2
 """A hub that asks several times in one breath gets one hello."""
 MAX_CALLS = 32
 """Of a rank's last collectives so many are told."""
+MAX_CALLS_OF_VICTIM = 16
 MAX_LEFT = 64
 """Ranks whose last collectives are kept for a hub that is away."""
 NO_PIDFD_POLL_S = 0.01
@@ -230,9 +231,14 @@ class Loop:
         self._flush(now)
 
     def _keep(self, registration: Registration, ending: Ending, calls: list[Call]) -> None:
-        """What a rank left behind that did not end in order, nor because it was told to."""
-        if calls and ending.exit_code != 0 and ending.signal != signal.SIGTERM:
-            operations = blackbox.operations(calls[-MAX_CALLS:], time.time_ns())
+        """What a rank left behind that did not end in order.
+
+        Those that the launcher ends count as well: one of them may have caused it all, and had no
+        time to say anything.
+        """
+        if calls and ending.exit_code != 0:
+            most = MAX_CALLS_OF_VICTIM if ending.signal == signal.SIGTERM else MAX_CALLS
+            operations = blackbox.operations(calls[-most:], time.time_ns())
             self._left.append((Found(registration, None, False), operations))
             del self._left[:-MAX_LEFT]
 
