@@ -532,6 +532,15 @@ MEMORY_VIEW = s.MemoryView(
     findings=[],
 )
 
+ANALYSIS = s.Analysis(
+    world_size=4,
+    ranks=[0, 1, 2],
+    missing=[3],
+    findings=[FINDING],
+    groups=COLLECTIVES.groups,
+    notes=["nccl_trace_rank_3 was passed over: it is empty"],
+)
+
 SHAPES: dict[str, s.Shape | list[s.DrillRow]] = {
     "finding": FINDING,
     "status": STATUS,
@@ -543,4 +552,5 @@ SHAPES: dict[str, s.Shape | list[s.DrillRow]] = {
     "stacks": STACKS,
     "collectives": COLLECTIVES,
     "memory": MEMORY_VIEW,
+    "analysis": ANALYSIS,
 }

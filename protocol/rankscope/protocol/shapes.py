@@ -391,6 +391,20 @@ class MemoryView(Shape):
     findings: list[Finding]
 
 
+class Analysis(Shape):
+    """What dump files of flight recorders tell: ``analyze --json`` prints it."""
+
+    world_size: int
+    ranks: list[int]
+    """Ranks whose dump was read."""
+    missing: list[int]
+    """Ranks that left none, or none that can be read."""
+    findings: list[Finding]
+    groups: list[CollectiveRow]
+    notes: list[str]
+    """Files that were passed over, and why."""
+
+
 class Injected(Shape):
     """What a drill did to the run."""
 

@@ -30,7 +30,9 @@ COMMANDS = (
     "memory",
     "check",
     "drill",
+    "analyze",
     "budget",
+    "verify-checkpoint",
     "doctor",
 )
 """Each is a module of ``rankscope.tui.commands`` that keeps to :class:`Command`."""
@@ -41,7 +43,7 @@ NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 LATER = frozenset(
     {
         *("checkpoint", "pause", "resume", "stop"),
-        *("cancel", "verify-checkpoint", "replay", "analyze", "scale"),
+        *("cancel", "replay", "scale"),
         *("compare", "grant"),
     }
 )

@@ -27,7 +27,7 @@ SLOW_STEPS = 8
 STILL_SLOW_STEPS = 5
 """and in so many to be called so still."""
 
-LEAST_SHARE = 0.2
+LEAST_SHARE = 0.15
 LEAST_S = 0.005
 """Slow is to take this share of a step longer than usual, and this long."""
 
