@@ -1,7 +1,5 @@
 """``nonfinite-…``: the first number that was not finite, told apart from all that it infected."""
 
-import math
-
 import numpy as np
 
 from rankscope.hub.diagnose.nonfinite import evidence as lines
@@ -10,7 +8,7 @@ from rankscope.hub.diagnose.nonfinite.sentences import first, headline, next_ste
 from rankscope.hub.liveness import live
 from rankscope.hub.state import RunState
 from rankscope.hub.state.numerics.episodes import Episode
-from rankscope.hub.state.numerics.logs import INF, UNKNOWN, decoded
+from rankscope.hub.state.numerics.logs import UNKNOWN, norms
 from rankscope.protocol.messages import Stage
 from rankscope.protocol.shapes import Finding
 
@@ -46,13 +44,13 @@ def _told(state: RunState, episode: Episode, now_s: float) -> bool:
 def _findings(state: RunState, episode: Episode, now_s: float, *, by_scaler: bool) -> list[Finding]:
     here = episode.first_seen()
     world = state.size()
-    norms = _norms(state, episode.first_step)
+    own = _norms(state, episode.first_step)
     found = []
-    for origin in origins(here, norms, world, sharded=_sharded(state)):
+    for origin in origins(here, own, world, sharded=_sharded(state)):
         step = max(1, episode.first_step - origin.steps_back)
         evidence = [
             *lines.places(origin, here),
-            *lines.finite(origin, here, norms),
+            *lines.finite(origin, here, own),
             *lines.consequences(origin, here),
             *lines.unlooked(origin, here),
             *(lines.scaled(episode) if by_scaler else ()),
@@ -95,13 +93,10 @@ def _sharded(state: RunState) -> bool:
 
 
 def _norms(state: RunState, step: int) -> dict[int, float]:
-    """The ranks' own gradient norms of ``step``, where told."""
+    """The ranks' own gradient norms of ``step``, where told; NaN where not finite."""
     codes = state.numerics.columns.norms_at(step)
     if codes is None:
         return {}
     codes = codes[: state.size()]
     told = np.flatnonzero(codes != UNKNOWN)
-    return {
-        rank: math.nan if code >= INF else decoded(code) or 0.0
-        for rank, code in zip(told.tolist(), codes[told].tolist(), strict=True)
-    }
+    return dict(zip(told.tolist(), norms(codes[told]).tolist(), strict=True))

@@ -69,10 +69,9 @@ def finite(origin: Origin, here: Mapping[int, RankSigns], norms: Mapping[int, fl
             clean.append(f"{STAGES[Stage.GRADIENT]} (norm {norm:.3g})")
         if clean:
             lines.append(f"finite on rank {rank} in that step: {', '.join(clean)}")
+    culprits = set(origin.ranks)
     others = {
-        rank: norm
-        for rank, norm in norms.items()
-        if rank not in origin.ranks and math.isfinite(norm)
+        rank: norm for rank, norm in norms.items() if norm < math.inf and rank not in culprits
     }
     if others:
         low, high = min(others.values()), max(others.values())
@@ -84,11 +83,15 @@ def finite(origin: Origin, here: Mapping[int, RankSigns], norms: Mapping[int, fl
 
 def consequences(origin: Origin, here: Mapping[int, RankSigns]) -> list[str]:
     """What was bad after it in the same step, and on whom."""
-    by_stage: dict[Stage, list[int]] = {}
+    alike: dict[int, list[int]] = {}
     for rank, seen in here.items():
+        bad = seen.bad & ~(1 << origin.stage) if rank in origin.signs else seen.bad
+        alike.setdefault(bad, []).append(rank)
+    by_stage: dict[Stage, list[int]] = {}
+    for bad, ranks in alike.items():
         for stage in STAGES:
-            if seen.has(stage) and (rank not in origin.signs or stage != origin.stage):
-                by_stage.setdefault(stage, []).append(rank)
+            if bad >> stage & 1:
+                by_stage.setdefault(stage, []).extend(ranks)
     if not by_stage:
         return []
     told = [

@@ -19,6 +19,9 @@ CONSEQUENCE = "so was its gradient"
 OWN = (Stage.INPUT, Stage.FORWARD, Stage.LOSS, Stage.GRADIENT, Stage.CAST)
 """Stages that only this rank's own numbers reach, but for its parameters."""
 
+BEFORE_REDUCTION = sum(1 << stage for stage in (*OWN, Stage.PARAMETER))
+"""Bits of the stages that no other rank's gradient has reached yet."""
+
 KINDS = {
     Stage.INPUT: "nonfinite-input",
     Stage.PARAMETER: "nonfinite-parameter",
@@ -56,10 +59,11 @@ def origins(
     ranks there are; ``sharded`` when the ranks hold parts of the same parameters.
     """
     began: dict[str, dict[int, Sign]] = {}
-    from_state = {rank: sign for rank, seen in here.items() if (sign := _spoilt_by_state(seen))}
+    first = {rank: seen for rank, seen in here.items() if seen.bad & BEFORE_REDUCTION}
+    from_state = {rank: sign for rank, seen in first.items() if (sign := _spoilt_by_state(seen))}
     parameters = {
         rank: sign
-        for rank, seen in here.items()
+        for rank, seen in first.items()
         if rank not in from_state and (sign := seen.first(Stage.PARAMETER))
     }
     if from_state:
@@ -68,7 +72,7 @@ def origins(
         return [_origin(parameters)]
     own = {
         rank: sign
-        for rank, seen in here.items()
+        for rank, seen in first.items()
         if rank not in parameters and (sign := _first_own(seen))
     }
     for rank, sign in {**parameters, **_uninfected(own)}.items():

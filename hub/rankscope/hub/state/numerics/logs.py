@@ -49,3 +49,10 @@ def logs(codes: Codes) -> Logs:
     ordinary = (codes > ZERO) & (codes < INF)
     found: Logs = np.where(ordinary, codes.astype(np.float32) / np.float32(STEPS_PER_UNIT), np.nan)
     return found
+
+
+def norms(codes: Codes) -> NDArray[np.float64]:
+    """The norms, same shape; NaN where none is known or it is not finite."""
+    values = np.exp(logs(codes).astype(np.float64))
+    values[codes == ZERO] = 0.0
+    return values
