@@ -1,0 +1,154 @@
+"""What goes over the wire of a stall, of what is expected and of what was asked."""
+
+import io
+import sys
+import time
+from typing import Any, TypeVar
+
+import pytest
+import torch
+
+from rankscope.agent import events
+from rankscope.agent.evidence import evidence, recorder, stacks
+from rankscope.agent.evidence.expecting import told_by
+from rankscope.agent.farewell import Letter
+from rankscope.agent.identity import Identity
+from rankscope.agent.observer import Observer
+from rankscope.agent.talk import Sequence, Talk
+from rankscope.protocol import codec
+from rankscope.protocol import messages as m
+
+Found = TypeVar("Found", bound=m.Message)
+
+
+class Rank:
+    """Rank 1 of two, which talks when a test says so; ``hears`` is what its hub says next."""
+
+    def __init__(self) -> None:
+        self.observer = Observer()
+        self.talk = Talk(self.observer, "test", 0, Sequence())
+        self.talk.identity = Identity(1, 2, 1, 0)
+        self.talk.run, self.talk.host = "run", "host"
+        self.letter = Letter()
+
+    def note(self, code: int, *more: Any) -> None:
+        self.observer.noted.append((code, time.monotonic(), *more))
+
+    def turn(self, *hears: m.Message, later_s: float = 0.0) -> None:
+        for message in hears:
+            self.talk._heard(message)
+        self.talk.read_notes()
+        self.talk.turn(self.letter, time.monotonic() + later_s)
+
+    def said(self, kind: type[Found]) -> list[Found]:
+        messages = [codec.decode(frame) for frame in self.letter.frames]
+        return [message for message in messages if isinstance(message, kind)]
+
+
+@pytest.fixture
+def rank() -> Rank:
+    return Rank()
+
+
+def test_only_its_own_questions_are_answered(rank: Rank) -> None:
+    """One connection may carry several ranks, and a hub may be newer than this agent."""
+    rank.turn(m.Inquire(0, ("stacks",)), m.Inquire(1, ("nonsense",)))
+    assert not rank.said(m.Stacks)
+    rank.turn(m.Inquire(1, ("stacks", "nonsense")))
+    (stacks,) = rank.said(m.Stacks)
+    assert (stacks.why, stacks.rank) == ("asked", 1)
+
+
+def test_a_rank_that_advances_is_not_held_up_by_a_question(
+    rank: Rank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its recorder is not dumped; one that stands still is read in full."""
+    dumped: list[int] = []
+
+    def dumps() -> list[Any]:
+        dumped.append(1)
+        return []
+
+    monkeypatch.setattr(recorder, "dumps", dumps)
+    rank.turn()
+    rank.note(events.BEGIN_BACKWARD)
+    rank.turn(m.Inquire(1, ("operations",)))
+    (operations,) = rank.said(m.Operations)
+    assert operations.note == evidence.ADVANCING
+    assert not dumped
+    monkeypatch.setattr(evidence, "STILL_S", 0.0)
+    monkeypatch.setattr(rank.talk.evidence.answers, "_answered_s", {})  # type: ignore[union-attr]
+    rank.turn(m.Inquire(1, ("operations",)))
+    assert dumped == [1]
+
+
+def test_evidence_that_fails_is_off_and_the_rest_goes_on(
+    rank: Rank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told once, as of a probe."""
+
+    def fails(*args: object) -> None:
+        raise OSError("no luck")
+
+    monkeypatch.setattr(stacks, "read", fails)
+    rank.turn(m.Inquire(1, ("stacks",)))
+    rank.turn(m.Inquire(1, ("stacks",)), later_s=1.0)
+    rank.turn(later_s=2.0)
+    (fault,) = rank.said(m.ProbeFault)
+    assert (fault.probe, fault.error) == ("evidence", "OSError: no luck")
+    assert len(rank.said(m.Beat)) >= 2
+
+
+def test_what_is_expected_and_that_the_data_is_over_go_with_the_beats(rank: Rank) -> None:
+    """Each change is told at the next turn."""
+    rank.turn()
+    with rank.talk.expecting.declared("evaluation"):
+        rank.turn()
+    rank.note(events.BEGIN_DATA)
+    rank.note(events.DATA_OVER)
+    rank.note(events.END_DATA)
+    rank.turn()
+    rank.note(events.BEGIN_DATA)
+    rank.turn()
+    told = [(beat.expecting, beat.data_over) for beat in rank.said(m.Beat)]
+    assert told == [("", False), ("evaluation", False), ("", True), ("", False)]
+
+
+def test_the_collectives_of_a_rank_that_raises_are_told(rank: Rank) -> None:
+    """Right after the exception, as its launcher ends all others then."""
+    rank.observer.raised(ValueError("enough"))
+    rank.turn()
+    kinds = [type(codec.decode(frame)) for frame in rank.letter.frames]
+    assert kinds.index(m.Operations) > kinds.index(m.Raised)
+    assert rank.said(m.Operations)[0].why == "raised"
+
+
+def test_a_compilation_is_told_by_its_stack() -> None:
+    """Dynamo is not hooked for it; a compiled function at work is no compilation."""
+    found: list[str] = []
+
+    def here() -> str:
+        return told_by(stacks.places(sys._getframe()))
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        found.append(here())
+        return graph.forward
+
+    def body(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    torch.compile(body, backend=backend)(torch.ones(3))
+    assert found == ["compilation"]
+
+
+def test_a_checkpoint_is_told_by_its_stack() -> None:
+    """Of torch.save, while it pickles."""
+    found: list[str] = []
+
+    class Tells:
+        def __reduce__(self) -> tuple[Any, ...]:
+            found.append(told_by(stacks.places(sys._getframe())))
+            return (list, ())
+
+    torch.save({"it": Tells()}, io.BytesIO())
+    assert found[0] == "checkpoint"
