@@ -31,13 +31,14 @@ def numerics_text(view: Numerics, rank: int | None = None, width: int = 80) -> l
         lines += [*_finding(finding, width), ""]
     if view.signs and not view.findings:
         lines += ["what was not finite:", *_signs(view, width), ""]
-    lines.append(words.replicas_text(view))
+    lines += _wrapped(words.replicas_text(view), width)
     if not any(row.local_norm is not None for row in view.ranks):
         lines.append("no rank has told of its gradients yet")
     if view.ranks:
         lines += ["", *_ranks(view, rank, width)]
     if view.left_out:
-        lines.append(f"and {numbers.plural(view.left_out, 'more rank')} nearer to their peers")
+        more = numbers.plural(view.left_out, "more rank")
+        lines += _wrapped(f"and {more} nearer to their peers", width)
     for row in view.ranks:
         for text in row.not_covered[:4]:
             lines += _wrapped(f"not looked at on rank {row.rank}: {safe(text)}", width)
@@ -113,7 +114,7 @@ def _parameters(view: Numerics, rank: int, width: int) -> list[str]:
         [_value(each.value, each.local_norm), safe(each.name)]
         for each in view.parameters[:MAX_PARAMETERS]
     ]
-    lines = [f"parameters of rank {rank}{step}, those in trouble first:"]
+    lines = _wrapped(f"parameters of rank {rank}{step}, those in trouble first:", width)
     lines += table(columns, rows, width, "  ")
     if len(view.parameters) > MAX_PARAMETERS:
         lines.append(f"  and {len(view.parameters) - MAX_PARAMETERS} more with smaller gradients")
