@@ -4,7 +4,7 @@ import pytest
 
 from rankscope.protocol import messages as m
 from rankscope.protocol.shapes import Finding
-from support.collectives import BUCKET, TOKENS, Job
+from support.collectives import BUCKET, TOKENS, Job, operations
 from support.world import World
 
 GATHER = "all_gather [32] float32"
@@ -315,6 +315,32 @@ def test_an_innocent_neighbour_that_gloo_aborts_is_a_victim() -> None:
     assert (found.kind, found.ranks, found.victims) == ("collective-mismatch", [1], [0])
 
 
+def test_a_rank_that_aborts_is_known_by_what_it_left_where_nobody_else_could_tell() -> None:
+    """Its own calls and its own earlier steps are enough, though torch's calls are not among
+    them."""
+    job = training(ranks=2, steps=6)
+    job.operations(0).operations(1)
+    job.steps(6)
+    job.does(TOKENS).enters(TOKENS, ranks=(1,), source="bad.py:3 in f").hang(0.25)
+    world = job.world
+    world.kill(1, signal=6).ended(0, signal=15)
+    own = [call for call in job.calls[1][18:] if call[2] == TOKENS]
+    world.from_node(
+        "node-0",
+        m.ForeignStacks,
+        attempt=0,
+        rank=1,
+        pid=1001,
+        threads=(),
+        native=False,
+        operations=operations(own, {}, world.now_s),
+    )
+    found = only(job)
+    assert (found.kind, found.ranks, found.victims) == ("collective-mismatch", [1], [0])
+    assert found.where["source"] == "bad.py:3 in f"
+    assert BUCKET in found.evidence[1]
+
+
 def test_a_rank_that_aborts_by_itself_has_died() -> None:
     """Where the others did as always, the abort is the rank's own."""
     job = training(ranks=2)
@@ -413,7 +439,8 @@ def test_a_mute_rank_is_asked_from_outside_only_when_the_others_wait() -> None:
     job.world.ranks[1].mute = True
     job.world.replies()
     job.world.advance(3.0, moving=True)
-    assert not [what for _, what in job.world.replies() if isinstance(what, m.Inquire)]
+    asked = [what for _, what in job.world.replies() if isinstance(what, m.Inquire)]
+    assert not [one for one in asked if "foreign_stacks" in one.what]
     job.world.advance(2.0)
     asked = [what for _, what in job.world.replies() if isinstance(what, m.Inquire)]
     assert m.Inquire(1, ("foreign_stacks",)) in asked

@@ -27,6 +27,9 @@ from rankscope.hub.state import RunState
 from rankscope.hub.state.ranks import ALIVE, FINISHED
 from rankscope.protocol.shapes import Finding
 
+LEARN_AFTER_STEPS = 5
+"""Enough of them to see what comes after what."""
+
 MAX_SUSPECTS = 16
 MAX_SAMPLE = 8
 """Ranks that wait are alike: a few of them are asked."""
@@ -45,6 +48,7 @@ def hangs(state: RunState, known: list[Finding], now_s: float) -> list[Finding]:
         known = [finding for finding in known if not _consequence(state, finding, blamed)]
     else:
         known = [finding for finding in known if not _too_early(state, finding)]
+    _learn(state)
     _ask_those_who_left(state)
     _ask_those_who_survive(state)
     if scene is not None:
@@ -97,6 +101,19 @@ def _too_early(state: RunState, finding: Finding) -> bool:
         return False
     named = finding.ranks or finding.victims
     return bool(table(state).of_ranks(named))
+
+
+def _learn(state: RunState) -> None:
+    """Know the ordinary course of collectives, should a rank end before it can tell its last."""
+    ranks = state.ranks
+    alive = np.flatnonzero(live(state))
+    if alive.size < 2:
+        return
+    for rank in {int(alive[0]), int(alive[-1])}:
+        steps = ranks.step.item(rank) - ranks.start_step.item(rank)
+        told = rank in state.operations.windows or rank not in state.words.collectives
+        if steps >= LEARN_AFTER_STEPS and not told:
+            state.inquiries.want(rank, OPERATIONS)
 
 
 def _ask_those_who_left(state: RunState) -> None:

@@ -187,23 +187,28 @@ def _normal(
 
 
 def by_own_past(state: RunState, group: GroupRows, failed: Sequence[int]) -> Difference | None:
-    """Ranks whose collective is not what came next in their steps before, where others failed.
+    """Ranks whose collective is not what came next in their steps before, where a group broke down.
 
-    For a group that broke down while ``failed`` members, which told nothing of it, were in one.
+    For a breakdown of which the others told nothing to compare. ``failed`` are its victims.
     """
-    for mute in failed[:MAX_SEQUENCES]:
-        place = group.member(mute)
-        if place is None or place.entered <= place.completed:
-            continue  # it was in none
-        seq = place.completed + 1
-        if state.operations.at(mute, group.name, seq) is None:
-            found = _unlike_before(state, group, seq, mute)
-            if found is not None:
-                return found
+    numbers = set()
+    for rank in failed[:MAX_SEQUENCES]:
+        place = group.member(rank)
+        window = state.operations.window(rank, group.name)
+        if place is not None and place.entered > place.completed:
+            numbers.add(place.completed + 1)
+        if window is not None and window.signatures:
+            numbers.add(window.end - 1)
+    for seq in sorted(numbers)[:MAX_BEYOND]:
+        found = _unlike_before(state, group, seq, failed)
+        if found is not None:
+            return found
     return None
 
 
-def _unlike_before(state: RunState, group: GroupRows, seq: int, mute: int) -> Difference | None:
+def _unlike_before(
+    state: RunState, group: GroupRows, seq: int, failed: Sequence[int]
+) -> Difference | None:
     suspects: list[int] = []
     odd = usual = UNKNOWN
     for rank in group.ranks.tolist()[:MAX_SEQUENCES]:
@@ -227,7 +232,7 @@ def _unlike_before(state: RunState, group: GroupRows, seq: int, mute: int) -> Di
         others=[rank for rank in group.ranks.tolist() if rank not in suspects],
         odd=values[odd],
         usual=values[usual],
-        why=f"rank {mute} failed in it; in the steps before, {ranks_text(suspects)} did "
+        why=f"{ranks_text(failed)} failed; in the steps before, {ranks_text(suspects)} did "
         f"{values[usual].text()} there, and now {does} not",
         at_s=0.0,
     )

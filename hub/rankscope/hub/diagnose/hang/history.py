@@ -12,19 +12,23 @@ MAX_CONTEXT = 256
 def expected(history: Sequence[int]) -> int:
     """What came next where the longest stretch before was the same, newest of the longest.
 
-    ``history`` is a sequence of signatures; ``UNKNOWN`` when there is nothing to go by.
+    ``history`` is a sequence of signatures. ``UNKNOWN`` ones agree with any, and count for
+    nothing. The answer is ``UNKNOWN`` when there is too little to go by.
     """
     end = len(history)
     longest, choice = 0, UNKNOWN
     for place in range(end - 1, MIN_CONTEXT - 1, -1):
-        if history[place - 1] != history[end - 1]:
+        if history[place] == UNKNOWN:
             continue
-        context = 1
-        most = min(MAX_CONTEXT, place)
-        while context < most and history[place - 1 - context] == history[end - 1 - context]:
-            context += 1
-        if context > longest:
-            longest, choice = context, history[place]
+        alike = 0
+        for back in range(1, min(MAX_CONTEXT, place) + 1):
+            one, other = history[place - back], history[end - back]
+            if one == other:
+                alike += one != UNKNOWN
+            elif UNKNOWN not in (one, other):
+                break
+        if alike > longest:
+            longest, choice = alike, history[place]
             if longest >= MAX_CONTEXT:
                 break
     return choice if longest >= MIN_CONTEXT else UNKNOWN
