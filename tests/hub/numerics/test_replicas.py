@@ -49,6 +49,22 @@ def test_of_two_ranks_the_one_that_changed_between_updates_is_odd(odd: int) -> N
     assert any("changed on rank" in line for line in finding.evidence)
 
 
+def test_a_change_told_between_two_checks_gives_step_and_rank() -> None:
+    """Only the odd rank told of its step; the next check that both told of finds the difference."""
+    world = checked(2).done(tick=False)
+    world.checks({1: 8}, altered={1: (WEIGHT,)})
+    world.clean(2).done(tick=False).checks({0: 17, 1: 18})
+    finding = world.finding("replica-divergence")
+    assert (finding.ranks, finding.step, finding.where) == ([1], 6, {"parameter": WEIGHT})
+
+
+def test_a_change_before_they_were_equal_last_is_past() -> None:
+    """Both loaded the same weights: what parts them later is something else."""
+    world = checked(2).done(tick=False).checks({0: 5, 1: 5}, altered={1: (WEIGHT,)})
+    world.done().checks({0: 6, 1: 7})
+    assert world.finding("replica-divergence").ranks == []
+
+
 def test_of_two_ranks_that_merely_differ_neither_is_accused() -> None:
     """And it is said why."""
     world = checked(2).done().checks({0: 7, 1: 8}, values={0: SAME, 1: OTHER})

@@ -72,6 +72,15 @@ def test_all_ranks_with_the_same_data_are_a_forgotten_sampler(ranks: int) -> Non
     assert "all ranks read the same data" in finding.headline
 
 
+def test_fingerprints_need_not_be_taken_at_every_step() -> None:
+    """Where they are dear they are taken now and then; the steps between say nothing."""
+    world = NumericWorld(2)
+    for step in range(12):
+        fingerprint = None if step % 4 else 5_000_011 * (step + 1)
+        world.done(prints={0: fingerprint, 1: fingerprint})
+    assert world.finding("duplicate-data").ranks == [0, 1]
+
+
 def test_data_that_never_change_are_made_up() -> None:
     """A benchmark feeds the same batch to all, for ever."""
     world = NumericWorld(4)

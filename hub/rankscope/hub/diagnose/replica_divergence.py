@@ -46,10 +46,10 @@ def odd(one: Divergence) -> tuple[list[int], str]:
         outside = sorted(rank for ranks in one.classes[1:] for rank in ranks)
         return outside, f"{told[-1]} of {count} ranks agree with each other"
     if altered and len(altered) < count:
-        names = one.altered[altered[0]]
+        first = one.altered[altered[0]]
         return altered, (
-            f"{names[0]} changed on {ranks_text(altered)} between two updates; on the others "
-            "nothing did"
+            f"{first.names[0]} changed on {ranks_text(altered)} before the update of step "
+            f"{first.step}, by no update; nothing did on the others"
         )
     if count == 2:
         return [], "of two ranks that differ neither can be said to be the right one"
@@ -59,13 +59,15 @@ def odd(one: Divergence) -> tuple[list[int], str]:
 def _finding(state: RunState, one: Divergence, now_s: float) -> Finding:
     ranks, why = odd(one)
     everybody = sorted(rank for ranks_ in one.classes for rank in ranks_)
+    own = one.altered.get(ranks[0]) if ranks else None
+    step = one.step if own is None else own.step
     name = one.names[0] if one.names else ""
-    if not name and ranks and ranks[0] in one.altered:
-        name = one.altered[ranks[0]][0]
+    if own is not None and (not name or name not in own.names):
+        name = own.names[0]
     what = name or "parameters"
     if ranks:
         headline = f"{what} of {ranks_text(ranks)} differ{'s' if name else ''} from the replicas of"
-        headline += f" the other ranks since step {one.step}"
+        headline += f" the other ranks since step {step}"
     else:
         headline = f"{what} differ{'s' if name else ''} between the replicas of "
         headline += f"{ranks_text(everybody)} since step {one.step}"
@@ -85,7 +87,7 @@ def _finding(state: RunState, one: Divergence, now_s: float) -> Finding:
         severity="critical",
         ranks=ranks,
         victims=[rank for rank in everybody if rank not in ranks],
-        step=one.step,
+        step=step,
         since_s=max(0.0, now_s - one.heard_s),
         headline=headline,
         evidence=evidence,

@@ -49,8 +49,10 @@ def numerics_text(view: Numerics, rank: int | None = None, width: int = 80) -> l
 
 def _finding(finding: Finding, width: int) -> list[str]:
     mark = SEVERITIES[finding.severity]
-    first, *more = _wrapped(f"{mark.glyph} {safe(finding.headline)}", width)
-    lines = [toned(first, mark.tone), *(toned("  " + text, mark.tone) for text in more)]
+    headline = textwrap.wrap(
+        f"{mark.glyph} {safe(finding.headline)}", width, subsequent_indent="  "
+    )
+    lines = [toned(text, mark.tone) for text in headline]
     for text in finding.evidence:
         lines += _wrapped(safe(text), width, "  ")
     if finding.next:
@@ -107,7 +109,7 @@ def _row(row: NumericsRow, mark: Mark) -> tuple[str, ...]:
 
 def _parameters(view: Numerics, rank: int, width: int) -> list[str]:
     if not view.parameters:
-        return [f"rank {rank} has not told of its single parameters"]
+        return _wrapped(f"rank {rank} has not told of its single parameters", width)
     step = "" if view.parameters_step is None else f", step {numbers.count(view.parameters_step)}"
     columns = (Column("gradient"), Column("parameter", right=False, least=20))
     rows = [
@@ -117,7 +119,8 @@ def _parameters(view: Numerics, rank: int, width: int) -> list[str]:
     lines = _wrapped(f"parameters of rank {rank}{step}, those in trouble first:", width)
     lines += table(columns, rows, width, "  ")
     if len(view.parameters) > MAX_PARAMETERS:
-        lines.append(f"  and {len(view.parameters) - MAX_PARAMETERS} more with smaller gradients")
+        more = len(view.parameters) - MAX_PARAMETERS
+        lines += _wrapped(f"and {more} more with smaller gradients", width, "  ")
     return lines
 
 

@@ -53,6 +53,7 @@ class NumericColumns(Columns):
         "bad_steps": COUNT,
         "last_bad_step": COUNT,
         "bad_stages": COUNT,
+        "compared": Field("i4", NO_FINGERPRINT),
         "twin": INDEX,
         "twin_steps": COUNT,
         "twin_since": COUNT,
@@ -79,6 +80,8 @@ class NumericColumns(Columns):
     last_bad_step: Integers
     bad_stages: Integers
     """Bits of the stages that were bad in ``last_bad_step``."""
+    compared: NDArray[np.int32]
+    """The fingerprint that was compared with the others' last."""
     twin: Integers
     """The lowest rank that had the same data in the newest steps; -1: none."""
     twin_steps: Integers

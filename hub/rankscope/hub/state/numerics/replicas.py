@@ -24,7 +24,8 @@ MAX_NAMES = 64
 PATIENCE_S = 1.0
 """Checksums come within this time of their step's record."""
 
-MAX_ALTERED = 64
+MAX_ALTERED = 8
+MAX_ALTERED_RANKS = 1024
 
 UNWRAPPED = "unwrapped"
 """Ranks that nothing says to be replicas (they may be stages of a pipeline): only those that were
@@ -41,14 +42,9 @@ class Check(msgspec.Struct):
     totals: dict[int, int] = {}
     values: dict[int, dict[str, int]] = {}
     """By total: the checksum of each parameter."""
-    altered: dict[int, list[str]] = {}
-    """Of ranks that compared: which parameters changed while no update was made."""
 
     def take(self, message: m.Checksums) -> None:
-        rank = message.rank
-        if message.altered is not None:
-            self.altered[rank] = [name[:MAX_CHARS] for name in message.altered[:MAX_ALTERED]]
-        self.totals[rank] = message.total
+        self.totals[message.rank] = message.total
         if message.values and (message.total in self.values or len(self.values) < MAX_VALUES):
             self.values[message.total] = {
                 value.name[:MAX_CHARS]: value.value for value in message.values if not value.buffer
@@ -75,6 +71,13 @@ class Check(msgspec.Struct):
         return differing[:MAX_NAMES]
 
 
+class Altered(msgspec.Struct):
+    """A rank's own account: parameters that changed while no update was made."""
+
+    step: int
+    names: list[str]
+
+
 class Divergence(msgspec.Struct):
     """The first check that found replicas to differ."""
 
@@ -82,7 +85,8 @@ class Divergence(msgspec.Struct):
     heard_s: float
     last_step: int
     classes: list[list[int]]
-    altered: dict[int, list[str]]
+    altered: dict[int, Altered]
+    """What its ranks said to have changed since they were equal last."""
     names: list[str]
 
 
@@ -96,8 +100,10 @@ class Replicas:
         """Up to which step replicas were compared."""
         self._told: dict[str, int] = {}
         """How many ranks told of these replicas in a check that was full."""
-        self._agreed = False
-        """Whether the unwrapped ones were ever equal."""
+        self._equal: dict[tuple[str, int], int] = {}
+        """At which step each part was equal last."""
+        self._altered: dict[int, Altered] = {}
+        """The first change that each rank told of since then."""
 
     def take(self, message: m.Checksums, received_s: float) -> None:
         replicas = message.replicas
@@ -108,10 +114,21 @@ class Replicas:
                 del self.pending[min(self.pending)]
             check = self.pending[key] = Check(message.step, message.first, replicas, received_s)
         check.take(message)
+        if message.altered:
+            self._changed(message)
         # Values that were asked for come when the difference is known already.
         known = self.divergences.get((replicas, message.first))
         if known is not None and not known.names and known.step <= message.step:
             known.names = check.names()
+
+    def _changed(self, message: m.Checksums) -> None:
+        known = self._altered.get(message.rank)
+        equal = self._equal.get((message.replicas, message.first), -1)
+        if known is not None and known.step > equal:
+            return  # the first one is what parted them
+        if known is not None or len(self._altered) < MAX_ALTERED_RANKS:
+            names = [name[:MAX_CHARS] for name in (message.altered or ())[:MAX_ALTERED]]
+            self._altered[message.rank] = Altered(message.step, names)
 
     def tick(self, complete: int, world: int, now_s: float) -> None:
         """Compare what is all there: ``complete`` is the last step all ranks told of, ``world`` how
@@ -129,16 +146,17 @@ class Replicas:
     def _compare(self, check: Check) -> None:
         if len(check.totals) < 2:
             return
-        classes = check.classes()
-        if check.replicas == UNWRAPPED:
-            self._agreed = self._agreed or len(classes) == 1
-            if not self._agreed:
-                return
-        self.checked_step = max(check.step, self.checked_step or 0)
         key = (check.replicas, check.first)
+        classes = check.classes()
+        equal = self._equal.get(key, -1)
+        if check.replicas == UNWRAPPED and len(classes) > 1 and equal < 0:
+            return
+        self.checked_step = max(check.step, self.checked_step or 0)
         known = self.divergences.get(key)
         if len(classes) == 1:
             self.divergences.pop(key, None)
+            if key in self._equal or len(self._equal) < MAX_PARTS:
+                self._equal[key] = max(check.step, equal)
         elif known is not None:
             known.last_step = max(known.last_step, check.step)
         elif len(self.divergences) < MAX_PARTS:
@@ -147,11 +165,16 @@ class Replicas:
                 heard_s=check.heard_s,
                 last_step=check.step,
                 classes=classes,
-                altered={rank: names for rank, names in check.altered.items() if names},
+                altered={
+                    rank: one
+                    for rank, one in self._altered.items()
+                    if rank in check.totals and equal < one.step <= check.step
+                },
                 names=check.names(),
             )
 
     def forget(self, rank: int) -> None:
+        self._altered.pop(rank, None)
         for check in self.pending.values():
             check.totals.pop(rank, None)
 
@@ -162,7 +185,8 @@ class Replicas:
                 "divergences": [[*key, value] for key, value in self.divergences.items()],
                 "checked_step": self.checked_step,
                 "told": self._told,
-                "agreed": self._agreed,
+                "equal": [[*key, step] for key, step in self._equal.items()],
+                "altered": self._altered,
             },
             str_keys=False,
         )
@@ -176,4 +200,6 @@ class Replicas:
         self.divergences = {(replicas, first): one for replicas, first, one in found}
         self.checked_step = msgspec.convert(saved["checked_step"], int | None)
         self._told = msgspec.convert(saved["told"], dict[str, int])
-        self._agreed = msgspec.convert(saved["agreed"], bool)
+        equal = msgspec.convert(saved["equal"], list[tuple[str, int, int]])
+        self._equal = {(replicas, first): step for replicas, first, step in equal}
+        self._altered = msgspec.convert(saved["altered"], dict[int, Altered])

@@ -33,15 +33,17 @@ def find_twins(columns: NumericColumns, step: int, among: Flags) -> None:
     if slot is None:
         return
     prints = columns.fingerprints[:, slot]
-    here = among & (prints != NO_FINGERPRINT)
-    before = columns.recent.slot(step - 1)
-    if before is not None:
-        here &= prints != columns.fingerprints[:, before]
-    twins = _twins(prints, here)
-    same = here & (twins >= 0) & (twins == columns.twin) & (columns.twin_steps > 0)
-    columns.twin_steps[:] = np.where(same, columns.twin_steps + 1, np.where(twins >= 0, 1, 0))
-    columns.twin_since[:] = np.where(same, columns.twin_since, step)
-    columns.twin[:] = twins
+    told = among & (prints != NO_FINGERPRINT)
+    if np.count_nonzero(told) < 2:
+        return  # fingerprints are not taken at every step
+    twins = _twins(prints, told & (prints != columns.compared))
+    same = (twins >= 0) & (twins == columns.twin) & (columns.twin_steps > 0)
+    steps = np.where(same, columns.twin_steps + 1, np.where(twins >= 0, 1, 0))
+    since = np.where(same, columns.twin_since, step)
+    columns.twin_steps[told] = steps[told]
+    columns.twin_since[told] = since[told]
+    columns.twin[told] = twins[told]
+    columns.compared[told] = prints[told]
 
 
 def _twins(prints: NDArray[np.int32], here: Flags) -> Integers:
