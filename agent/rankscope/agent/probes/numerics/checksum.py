@@ -6,15 +6,20 @@ weights. Weights are odd, so that no bit can vanish. Everything is an operation 
 device: on CUDA the result is there when the device has got to it.
 """
 
+import itertools
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-SMALL_BYTES = 1 << 16
+SMALL_BYTES = 1 << 14
 """Tensors up to this size are laid side by side and added up together."""
 
 COLUMNS = 128
+
+MAX_JOINED = 16
+"""Rows of sizes whose weights are kept ready."""
+
 _MASK = (1 << 64) - 1
 _PLAIN = frozenset({torch.float32, torch.bfloat16, torch.float16, torch.float64})
 
@@ -22,12 +27,14 @@ _PLAIN = frozenset({torch.float32, torch.bfloat16, torch.float16, torch.float64}
 def bits(tensor: Tensor) -> Tensor | None:
     """``tensor`` as a vector of integers over the same memory; None where it has no plain bits."""
     given = tensor.detach()
+    if given.is_meta:
+        return None
     if given.dtype in _PLAIN and given.is_contiguous() and given.untyped_storage().nbytes():
         # What nearly all are, at the price of few calls.
         size = given.element_size()
         if not given.numel() * size % 8 and not given.storage_offset() * size % 8:
             return given.view(-1).view(torch.int64) if given.numel() else given
-    if given.layout is not torch.strided or given.is_quantized or given.is_meta:
+    if given.layout is not torch.strided or given.is_quantized:
         return None
     if given.numel() and not given.untyped_storage().nbytes():
         return None  # freed, as FSDP does
@@ -37,7 +44,9 @@ def bits(tensor: Tensor) -> Tensor | None:
         given = given.contiguous()
     flat = given.view(-1) if given.dim() else given.reshape(1)
     size = flat.element_size()
-    if not flat.numel() * size % 8 and not flat.storage_offset() * size % 8:
+    if not flat.numel() * size % 8:  # whatever its place in memory: the sum depends on the type
+        if flat.storage_offset() * size % 8:
+            flat = flat.clone()
         return flat.view(torch.int64)
     return flat.view({8: torch.int64, 4: torch.int32, 2: torch.int16}.get(size, torch.uint8))
 
@@ -47,6 +56,7 @@ class Summer:
 
     def __init__(self) -> None:
         self._weights: dict[torch.device, Tensor] = {}
+        self._joined: dict[tuple[torch.device, tuple[int, ...]], tuple[Tensor, Tensor]] = {}
 
     def checksums(self, tensors: Sequence[Tensor]) -> Tensor:
         """One int64 for each of ``tensors`` (all of one device), on that device.
@@ -84,10 +94,25 @@ class Summer:
         joined = torch.cat([part for _, part in parts])
         if joined.dtype is not torch.int64:
             joined = joined.to(torch.int64)
-        weighted = joined * self._of(joined.device, joined.numel())[: joined.numel()]
-        ends = torch.tensor([part.numel() for _, part in parts]).cumsum(0).tolist()
-        running = weighted.cumsum(0)[_there([end - 1 for end in ends], joined.device)]
+        weights, ends = self._beside(joined.device, tuple(part.numel() for _, part in parts))
+        running = (joined * weights).cumsum(0)[ends]
         return torch.diff(running, prepend=running.new_zeros(1))
+
+    def _beside(self, device: torch.device, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        """Weights for tensors of these sizes side by side, each from its own beginning, and where
+        each of them ends.
+        """
+        key = device, sizes
+        if key not in self._joined:
+            if len(self._joined) >= MAX_JOINED:
+                self._joined.clear()
+            weights = self._of(device, max(sizes))
+            ends = itertools.accumulate(sizes)
+            self._joined[key] = (
+                torch.cat([weights[:size] for size in sizes]),
+                _there([end - 1 for end in ends], device),
+            )
+        return self._joined[key]
 
     def _of(self, device: torch.device, count: int) -> Tensor:
         """At least ``count`` weights: odd and without pattern, the same everywhere."""
