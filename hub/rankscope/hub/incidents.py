@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from rankscope.protocol.shapes import Finding, Incident
+from rankscope.protocol.shapes import SEVERITIES, Finding, Incident
 
 SHOWN = 1000
 """The newest entries that the view holds; the file holds all."""
@@ -79,9 +79,15 @@ class Incidents:
                 new.append(
                     Incident(id=id_, event="opened", at_s=now_s, attempt=attempt, finding=finding)
                 )
-            else:
-                # What is known of it may grow; the line that closes it tells the last of it.
-                self.open[id_] = msgspec.structs.replace(entry_, finding=finding)
+                continue
+            # What is known of it may grow; the line that closes it tells the last of it.
+            before = entry_.finding.severity
+            self.open[id_] = msgspec.structs.replace(entry_, finding=finding)
+            if SEVERITIES.index(finding.severity) > SEVERITIES.index(before):
+                # Told again: the log must say how grave it was, whatever becomes of the hub.
+                new.append(
+                    Incident(id=id_, event="opened", at_s=now_s, attempt=attempt, finding=finding)
+                )
         for entry in new:
             self._take(entry)
         return new

@@ -9,6 +9,9 @@ from rankscope.hub.state.silence import LOST_S
 MIN_PATIENCE_S = 10.0
 PATIENCE_STEPS = 5.0
 
+EXPECTED_S = 600.0
+"""What is declared to take long may take so long without any sign of life."""
+
 
 def has_stepped(state: RunState) -> bool:
     """Whether a step was completed in this attempt; before that, long is normal (compilation)."""
@@ -39,6 +42,8 @@ def stalled_s(state: RunState, now_s: float) -> float | None:
         return None
     moved_s = float(np.nanmax(state.ranks.moved_s[: len(waiting)][waiting], initial=-np.inf))
     age_s = now_s - moved_s
+    if state.progress.expecting and age_s <= EXPECTED_S:
+        return None  # a rank is in something that takes long, and says so
     if not np.isfinite(age_s) or age_s <= patience_s(state):
         return None
     if now_s - state.away_until_s < LOST_S:

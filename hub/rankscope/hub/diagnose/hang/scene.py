@@ -24,7 +24,11 @@ TROUBLE_S = 0.4
 
 LATE_S = 0.7
 LATE_STEPS = 3.0
-"""A rank is late after this long, or so many of its steps."""
+LATE_LONG_STEPS = 2.0
+"""A rank is late after this long, so many of its steps, or so many of its long ones."""
+
+SAMPLED_RANKS = 64
+"""Synchronous training makes the steps of all ranks equally long."""
 
 CRITICAL_S = 2.0
 CRITICAL_STEPS = 5.0
@@ -167,10 +171,14 @@ def look(state: RunState, now_s: float) -> Scene | None:
 
 
 def late_s(state: RunState) -> float:
-    """After how long a rank is late: seconds, by the pace of the run."""
-    steps = state.ranks.step_s[: state.size()]
-    steps = steps[~np.isnan(steps)]
-    return max(LATE_S, LATE_STEPS * float(np.median(steps))) if steps.size else LATE_S
+    """After how long a rank is late: seconds, by the pace of the run and how even it is."""
+    ranks = state.ranks
+    recent_s = ranks.recent_step_s[: state.size()][:SAMPLED_RANKS]
+    recent_s = recent_s[~np.isnan(recent_s)]
+    if not recent_s.size:
+        return LATE_S
+    usual_s, long_s = np.percentile(recent_s, (50, 95))
+    return max(LATE_S, LATE_STEPS * float(usual_s), LATE_LONG_STEPS * float(long_s))
 
 
 def critical_s(state: RunState) -> float:
