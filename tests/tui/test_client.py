@@ -13,10 +13,10 @@ import zmq
 from rankscope.protocol import keys
 from rankscope.protocol import messages as m
 from rankscope.protocol.exits import UserError
-from rankscope.protocol.shapes import Overview, Status
+from rankscope.protocol.shapes import Incidents, Numerics, Overview, Status
 from rankscope.tui.feed.client import HubClient
 from rankscope.tui.feed.link import LinkError
-from rankscope.tui.feed.poller import Poller, Snapshot
+from rankscope.tui.feed.poller import Poller, Snapshot, Wanted
 from support.wire import Hub, Peer, hub_process, wait_until
 
 pytestmark = pytest.mark.processes
@@ -264,6 +264,26 @@ def test_a_poller_brings_the_rank_that_is_looked_at(
         wait_until(lambda: newest.count > seen + 3, "more snapshots")
         assert newest.snapshot is not None
         assert newest.snapshot.link == "up"
+
+
+def test_a_poller_brings_the_view_a_screen_wants(
+    hub: Hub, newest: Newest, poller: Poller
+) -> None:
+    """Only while it is wanted; one of a rank that is not there leaves the link up."""
+    with hub.connect("agent") as ranks:
+        join(ranks, 1, 7)
+        poller.request_view(Wanted("numerics"))
+        wait_until(lambda: newest.snapshot and newest.snapshot.view, "the view")
+        assert newest.snapshot is not None
+        assert isinstance(newest.snapshot.view, Numerics)
+        poller.request_view(Wanted("numerics", 77))
+        wait_until(lambda: newest.snapshot and newest.snapshot.view is None, "no such rank")
+        assert newest.snapshot.link == "up"
+        poller.request_view(Wanted("incidents"))
+        wait_until(lambda: newest.snapshot and newest.snapshot.view, "another view")
+        assert isinstance(newest.snapshot.view, Incidents)
+        poller.request_view(None)
+        wait_until(lambda: newest.snapshot and newest.snapshot.view is None, "no view")
 
 
 def test_a_slow_screen_is_asked_for_less(hub: Hub) -> None:

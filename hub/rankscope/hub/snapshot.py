@@ -51,6 +51,19 @@ def dump(state: RunState) -> bytes:
     return msgspec.msgpack.encode(parts)
 
 
+def _load_part(state: RunState, name: str, saved: Any) -> None:
+    """A part that an older version wrote otherwise, or not at all, begins empty."""
+    part = getattr(state, name)
+    part.reserve(state.ranks.size)
+    if saved is None:
+        return
+    try:
+        part.load(saved)
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError):
+        setattr(state, name, type(part)())
+        getattr(state, name).reserve(state.ranks.size)
+
+
 def load(raw: bytes) -> RunState:
     """The state that ``dump`` saw. Raises :class:`BadSnapshot`."""
     try:
@@ -64,9 +77,7 @@ def load(raw: bytes) -> RunState:
         for name in (*COLUMNS, *OLDEST):
             getattr(state, name).load(parts[name])
         for name in PARTS:
-            getattr(state, name).reserve(state.ranks.size)
-            if name in parts:
-                getattr(state, name).load(parts[name])
+            _load_part(state, name, parts.get(name))
     except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise BadSnapshot(str(error)) from None
     sizes = {state.ranks.size, state.sequences.size, state.clocks.size}

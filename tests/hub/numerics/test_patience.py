@@ -149,3 +149,19 @@ def test_the_verdict_survives_a_restart_of_the_hub() -> None:
     again = snapshot.load(raw)
     assert snapshot.dump(again) == raw
     assert diagnose(again, play.now_s) == diagnose(play.state, play.now_s)
+
+
+def test_what_an_older_version_saved_otherwise_begins_empty() -> None:
+    """The rest of the run is kept."""
+    import msgspec
+
+    from rankscope.hub import snapshot
+
+    play = NumericWorld(2).clean(3)
+    saved = msgspec.msgpack.decode(snapshot.dump(play.state))
+    saved["numerics"] = {"columns": "of another form"}
+    again = snapshot.load(msgspec.msgpack.encode(saved))
+    assert again.ranks.step[:2].tolist() == [3, 3]
+    assert again.numerics.columns.size == again.ranks.size
+    del saved["numerics"]
+    assert snapshot.load(msgspec.msgpack.encode(saved)).numerics.complete == 0
