@@ -24,6 +24,7 @@ from rankscope.hub.recording import (
 )
 from rankscope.hub.restore import restore
 from rankscope.hub.state import RunState
+from rankscope.hub.state.parts import PARTS
 from rankscope.hub.state.plausible import BadMessage
 from rankscope.protocol import limits
 from rankscope.protocol import messages as m
@@ -179,13 +180,26 @@ def test_nonsense_is_no_snapshot(raw: bytes) -> None:
         snapshot.load(raw)
 
 
-def test_a_snapshot_with_any_part_missing_or_foreign_is_refused() -> None:
+WRONGS: list[object] = [{}, [], None, b"x", {"size": 3, "step": b"abc"}]
+
+
+def test_a_snapshot_with_a_damaged_later_part_has_that_part_empty() -> None:
+    """An older version wrote it otherwise, or not at all; the rest of the run is kept."""
+    world = eventful(World(4))
+    parts = msgspec.msgpack.decode(snapshot.dump(world.state), strict=False)
+    for name in PARTS:
+        for wrong in WRONGS:
+            state = snapshot.load(msgspec.msgpack.encode(parts | {name: wrong}))
+            again = msgspec.msgpack.decode(snapshot.dump(state), strict=False)
+            assert again["ranks"] == parts["ranks"]
+
+
+def test_a_snapshot_with_any_old_part_missing_or_foreign_is_refused() -> None:
     """Nothing of it is taken over then."""
     world = eventful(World(4))
     parts = msgspec.msgpack.decode(snapshot.dump(world.state), strict=False)
-    wrongs: list[object] = [{}, [], None, b"x", {"size": 3, "step": b"abc"}]
-    for name in parts:
-        for wrong in wrongs:
+    for name in parts.keys() - set(PARTS):
+        for wrong in WRONGS:
             damaged = parts | {name: wrong}
             if wrong == [] and name in ("nodes", "history"):
                 continue  # an empty one is whole

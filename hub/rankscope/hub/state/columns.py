@@ -13,7 +13,7 @@ Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 MAX_SIZE = 1 << 15
-"""Twice the largest world this is built for: about 25 MB of columns, and rows that fit a reply."""
+"""Twice the largest world this is built for: about 40 MB of columns, and rows that fit a reply."""
 
 MIN_GROWTH = 16
 
