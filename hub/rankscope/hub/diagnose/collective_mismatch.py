@@ -96,9 +96,11 @@ def _headline(found: Difference, source: str) -> str:
     verb = "does" if len(found.ranks) == 1 else "do"
     if usual is None:
         what = odd.text()
-    elif odd.name != usual.name:
+    elif odd.operation != usual.operation:
         what = f"{odd.operation} where {others} do{'es' if len(found.others) == 1 else ''} "
         what += usual.operation
+    elif not (odd.sizes and usual.sizes):
+        what = f"another {odd.operation} than {others}"
     else:
         what = f"{odd.text()} where {others} ha{'s' if len(found.others) == 1 else 've'} "
         what += " ".join(filter(None, (usual.sizes, usual.dtype)))

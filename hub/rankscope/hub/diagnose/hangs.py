@@ -138,7 +138,7 @@ def _ask_those_who_survive(state: RunState) -> None:
     for group in table(state).of_ranks(failed)[:MAX_SAMPLE]:
         here = group.ranks[alive[group.ranks]]
         for rank in here[:MAX_SUSPECTS].tolist():
-            state.inquiries.want(rank, OPERATIONS, now=True)
+            state.inquiries.want(rank, STACKS, OPERATIONS, now=True)
 
 
 def _ask(scene: Scene) -> None:

@@ -135,5 +135,8 @@ def foreign_stacks(
     if stacks.threads or stacks.error:
         state.stacks.seen(stacks, received_s)
     state.operations.seen(stacks, received_s)
+    if stacks.operations and not stacks.threads:  # it has ended: there is no more to come
+        for group, (entered, _, _) in state.words.collectives.get(rank, {}).items():
+            state.operations.complete(rank, group, entered)
     state.progress.version += 1
     state.news()

@@ -33,12 +33,18 @@ class Signature(NamedTuple):
 
     def text(self) -> str:
         """``all_reduce [1024] float32``"""
+        if self == TORCHS:
+            return "a collective of torch's own (DDP's or FSDP's)"
         return " ".join(filter(None, (self.operation, self.sizes, self.dtype)))
 
     @property
     def operation(self) -> str:
         """The name without its backend."""
         return self.name.rpartition(":")[2]
+
+
+TORCHS = Signature("torch", "", "")
+"""A collective of which is known only that the rank's own code did not call it."""
 
 
 class Window(msgspec.Struct, array_like=True):
@@ -112,6 +118,14 @@ class Operations:
             self.notes.pop(message.rank, None)
         self._take(message.rank, message.operations, received_s)
 
+    def complete(self, rank: int, group: str, entered: int) -> None:
+        """All that the rank's own code called is told: what is left up to ``entered`` is not."""
+        window = self.window(rank, group)
+        if window is not None and window.signatures and entered < window.end + KEPT:
+            torchs = self.signatures.index(TORCHS)
+            for seq in range(window.end, entered + 1):
+                window.put(seq, torchs, UNKNOWN)
+
     def seen(self, message: m.ForeignStacks, received_s: float) -> None:
         """A sentinel tells what it found of a rank's."""
         if message.operations:
@@ -124,6 +138,7 @@ class Operations:
         ):
             self.forget_all()  # too many different ones were told: what comes now is kept
         windows = self.windows.setdefault(rank, {})
+        before: dict[str, int] = {}
         for operation in operations:
             signature = Signature(operation.name, operation.sizes, operation.dtype)
             if signature.operation.startswith(POINT_TO_POINT):
@@ -133,6 +148,12 @@ class Operations:
                 if len(windows) >= MAX_GROUPS_KEPT:
                     continue
                 window = windows[operation.group] = Window(operation.seq, [], [])
+            # Where only calls of the rank's own code are told, those between are torch's own.
+            for seq in range(before.get(operation.group, operation.seq) + 1, operation.seq):
+                if seq < operation.seq - KEPT or window.at(seq) != UNKNOWN:
+                    continue
+                window.put(seq, self.signatures.index(TORCHS), UNKNOWN)
+            before[operation.group] = operation.seq
             source = self.sources.index(operation.source) if operation.source else UNKNOWN
             window.put(operation.seq, self.signatures.index(signature), source)
             if operation.state == "completed":
@@ -144,6 +165,10 @@ class Operations:
     def restarted(self, rank: int, group: str) -> None:
         """The group's numbers began anew: another group of the same name."""
         self.windows.get(rank, {}).pop(group, None)
+
+    def torchs(self) -> int:
+        """The index of ``TORCHS``; ``UNKNOWN`` while there is none."""
+        return self.signatures.find(TORCHS)
 
     def window(self, rank: int, group: str) -> Window | None:
         windows = self.windows.get(rank)

@@ -34,6 +34,10 @@ class Interned(Generic[Kept]):
             self.values.append(value)
         return found
 
+    def find(self, value: Kept) -> int:
+        """The index of ``value``; -1 when it is not there."""
+        return self._index.get(value, -1)
+
     def load(self, values: list[Kept]) -> None:
         self.values = list(values)
         self._index = {value: index for index, value in enumerate(self.values)}

@@ -12,7 +12,8 @@ from rankscope.hub.diagnose.hang.history import expected
 from rankscope.hub.diagnose.hang.table import GroupRows, label
 from rankscope.hub.diagnose.text import ranks_text
 from rankscope.hub.state import RunState
-from rankscope.hub.state.operations import UNKNOWN, Signature, Window
+from rankscope.hub.state.operations import TORCHS, UNKNOWN, Signature, Window
+from rankscope.protocol.messages import Phase
 
 SIZES_MAY_DIFFER = (
     *("gather", "scatter", "alltoall", "alltoall_base", "all_to_all", "coalesced", "_gather_base"),
@@ -84,12 +85,15 @@ def _find(state: RunState, group: GroupRows) -> Difference | None:
             windows.append((rank, window))
     if len(windows) < 2:
         return None
+    torchs = state.operations.torchs()
     for seq in _candidates(windows):
         camps: dict[int, list[int]] = {}
         for rank, window in windows:
             index = window.at(seq)
             if index != UNKNOWN:
                 camps.setdefault(index, []).append(rank)
+        if torchs in camps:
+            camps = _by_caller(state, group, seq, camps, torchs)
         if len(camps) > 1:
             found = _judge(state, group, seq, camps)
             if found is not None:
@@ -117,11 +121,72 @@ def _candidates(windows: Windows) -> Iterable[int]:
     yield from range(max(low, high), min(most, max(low, high) + MAX_BEYOND))
 
 
+def _by_caller(
+    state: RunState, group: GroupRows, seq: int, camps: dict[int, list[int]], torchs: int
+) -> dict[int, list[int]]:
+    """The camps where of some ranks it is only known that their own code did not call it: they
+    are with those whose own code did not, either."""
+    merged: dict[int, list[int]] = {}
+    for index, ranks in camps.items():
+        own = any(state.operations.source_at(rank, group.name, seq) for rank in ranks)
+        merged.setdefault(index if own else torchs, []).extend(ranks)
+    return merged
+
+
+def _course(state: RunState, window: Window, seq: int) -> list[int]:
+    """What a rank did up to ``seq``; where of some it is only known that it is torch's own, all
+    that its own code did not call is."""
+    course = window.signatures[: seq + 1 - window.first]
+    torchs = state.operations.torchs()
+    if torchs == UNKNOWN or torchs not in window.signatures:
+        return course
+    return [
+        torchs if source == UNKNOWN and signature != UNKNOWN else signature
+        for signature, source in zip(course, window.sources, strict=False)
+    ]
+
+
+def _named(
+    state: RunState, group: GroupRows, seq: int, ranks: Sequence[int], index: int, usual: bool
+) -> Signature:
+    """What the ranks did; of torch's own as exactly as it can be told, by what ``usual``ly is next
+    or by what the trainer calls in their phase."""
+    torchs = state.operations.torchs()
+    values = state.operations.signatures.values
+    if index != torchs:
+        return values[index]
+    for rank in [*ranks, *group.ranks.tolist()][:MAX_SEQUENCES]:
+        window = state.operations.window(rank, group.name)
+        if window is None or window.end < seq:
+            continue
+        did = window.at(seq) if rank in ranks else UNKNOWN
+        if did not in (UNKNOWN, torchs):
+            return values[did]
+        own = {s for s, at in zip(window.signatures, window.sources, strict=True) if at != UNKNOWN}
+        known = [UNKNOWN if one == torchs else one for one in window.signatures]
+        guess = expected(known[: seq - window.first]) if usual else UNKNOWN
+        if guess != UNKNOWN and guess not in own:
+            return values[guess]
+    return _by_trainer(state, ranks[0]) or TORCHS
+
+
+def _by_trainer(state: RunState, rank: int) -> Signature | None:
+    """The collective that DDP or FSDP calls in the phase the rank is in."""
+    identity = state.ranks.identity.item(rank)
+    trainer = state.words.identities.values[identity].trainer if identity >= 0 else ""
+    if trainer == "ddp":
+        return Signature("all_reduce", "", "")
+    if trainer.startswith("fsdp"):
+        back = state.ranks.work_phase[rank] == Phase.BACKWARD
+        return Signature("reduce_scatter" if back else "all_gather", "", "")
+    return None
+
+
 def _judge(
     state: RunState, group: GroupRows, seq: int, camps: dict[int, list[int]]
 ) -> Difference | None:
     values = state.operations.signatures.values
-    usual = {index: _as_usual(state, group, seq, index, ranks) for index, ranks in camps.items()}
+    usual = {index: _as_usual(state, group, seq, ranks) for index, ranks in camps.items()}
     if all(usual.values()):
         return None  # so it is in every step
     names = {values[index].operation for index in camps}
@@ -142,21 +207,20 @@ def _judge(
         seq=seq,
         ranks=ranks,
         others=sorted(camps[normal]),
-        odd=values[odd],
-        usual=values[normal],
+        odd=_named(state, group, seq, ranks, odd, usual=False),
+        usual=_named(state, group, seq, camps[normal], normal, usual=True),
         why=why,
         at_s=max(called_s, default=0.0),
     )
 
 
-def _as_usual(
-    state: RunState, group: GroupRows, seq: int, index: int, ranks: Sequence[int]
-) -> bool | None:
+def _as_usual(state: RunState, group: GroupRows, seq: int, ranks: Sequence[int]) -> bool | None:
     """Whether a rank of this camp did what came next in its steps before; None: it is not known."""
     window = state.operations.window(ranks[0], group.name)
     assert window is not None
-    guess = expected(window.signatures[: seq - window.first])
-    return None if guess == UNKNOWN else guess == index
+    *before, did = _course(state, window, seq)
+    guess = expected(before)
+    return None if guess == UNKNOWN else guess == did
 
 
 def _normal(
@@ -216,23 +280,25 @@ def _unlike_before(
         did = UNKNOWN if window is None else window.at(seq)
         if window is None or did == UNKNOWN or rank in state.progress.expecting:
             continue
-        guess = expected(window.signatures[: seq - window.first])
+        *before, did = _course(state, window, seq)
+        guess = expected(before)
         if guess in (UNKNOWN, did):
             return None  # somebody did there what was to be expected
         suspects.append(rank)
         odd, usual = did, guess
     if not suspects:
         return None
-    values = state.operations.signatures.values
+    others = [rank for rank in group.ranks.tolist() if rank not in suspects]
+    usually = _named(state, group, seq, others or suspects, usual, usual=True)
     does = "does" if len(suspects) == 1 else "do"
     return Difference(
         group=group,
         seq=seq,
         ranks=suspects,
-        others=[rank for rank in group.ranks.tolist() if rank not in suspects],
-        odd=values[odd],
-        usual=values[usual],
+        others=others,
+        odd=_named(state, group, seq, suspects, odd, usual=False),
+        usual=usually,
         why=f"{ranks_text(failed)} failed; in the steps before, {ranks_text(suspects)} did "
-        f"{values[usual].text()} there, and now {does} not",
+        f"{usually.text()} there, and now {does} not",
         at_s=0.0,
     )
