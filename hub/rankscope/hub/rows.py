@@ -54,6 +54,7 @@ def rank_rows(
         strict=True,
     )
     faults = state.words.probe_faults
+    expecting = state.progress.expecting
     return [
         RankRow(
             rank=rank,
@@ -76,6 +77,7 @@ def rank_rows(
             dropped=dropped,
             missed=missed,
             probes_off=sorted(faults[rank]) if rank in faults else [],
+            expecting=expecting.get(rank, "") if expecting and not ended else "",
         )
         for (
             rank,

@@ -73,6 +73,8 @@ class RankRow(Shape):
     missed: int = 0
     """Messages it numbered that never arrived."""
     probes_off: list[str] = []
+    expecting: str = ""
+    """What it is in that may take long, such as ``evaluation``; empty when nothing."""
 
 
 class Status(Shape):

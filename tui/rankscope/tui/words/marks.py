@@ -58,7 +58,7 @@ def rank_mark(row: RankRow) -> Mark:
         return Mark("◌", "silent", "warn")
     if row.phase == "starting":
         return Mark("◌", "starting", "quiet")
-    return Mark("●", row.phase, "good")
+    return Mark("●", safe(row.expecting) or row.phase, "good")
 
 
 def plain(text: str, utf8: bool) -> str:
