@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from rankscope.agent import eager
 from rankscope.agent.guards import Entry, Part
 
 Hook = Callable[..., None]
@@ -212,7 +213,8 @@ def _around(kind: Any, own: Any, models: dict[int, _Hooks | _Note]) -> Any:
                 output = own(module, *args, **kwargs)
             else:
                 output = super(kind, module).__call__(*args, **kwargs)
-            hooks.note(args, output)
+            if eager.callback() is None:
+                hooks.note(args, output)
             return output
         elsewhere = hooks.begin(module, args, kwargs)
         output = None
@@ -226,4 +228,5 @@ def _around(kind: Any, own: Any, models: dict[int, _Hooks | _Note]) -> Any:
             if not elsewhere:
                 hooks.end(module, args, output)
 
+    eager.never_compiled(__call__.__code__)
     return functools.update_wrapper(__call__, kind.__call__)
