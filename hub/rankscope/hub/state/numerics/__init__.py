@@ -256,7 +256,9 @@ def _past(codes: Codes) -> Past:
 
 def signs(state: "RunState", message: m.Signs, received_s: float) -> None:
     state.numerics.signs(message, received_s)
-    state.news()
+    episode = state.numerics.episodes.current
+    if episode is not None and message.step <= episode.first_step:
+        state.news()  # of what goes on there is no hurry, and 16,384 ranks may tell
 
 
 def checksums(state: "RunState", message: m.Checksums, received_s: float) -> None:
