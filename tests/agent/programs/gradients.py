@@ -25,6 +25,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP1
 from torch.distributed.fsdp import MixedPrecision, MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.checkpoint import checkpoint
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from rankscope.protocol.messages import Signs
@@ -197,6 +198,8 @@ WAYS: dict[str, Way] = {
     "ddp stock hook": lambda run: run.train(hooked(allreduce_hook)),
     "ddp join": lambda run: joined(run),
     "ddp inside": lambda run: inside(run),
+    "ddp compiled": lambda run: run.train(DDP(compiled(net())), steps=3),
+    "ddp checkpointed": lambda run: run.train(DDP(Checkpointed(net()))),
     "ddp nan": lambda run: run.train(
         DDP(net(), gradient_as_bucket_view=True),
         microbatches=3,
@@ -237,6 +240,8 @@ WAYS: dict[str, Way] = {
         spoil=lambda step, _, model: setattr(model, "uses_early", step % 2 == 1),
     ),
     "fsdp2 hsdp": lambda run: run.train(sharded(net(), mesh=mesh(replicas=dist.get_world_size()))),
+    "fsdp2 two replicas": lambda run: run.train(sharded(net(), mesh=mesh(replicas=2))),
+    "fsdp2 compiled": lambda run: run.train(sharded(compiled(net())), steps=3),
     "fsdp2 clip": lambda run: run.train(sharded(net()), clip=True),
     "fsdp2 nan": lambda run: run.train(
         sharded(net()), microbatches=3, sync=set_sync, spoil=spoiler(1, 2, 2, float("nan"))
@@ -259,6 +264,23 @@ WAYS: dict[str, Way] = {
     ),
     "fsdp2 sum": lambda run: run.train(sharded(net()), spoil=spoiler(-1, 2, 1, 3e38)),
 }
+
+
+def compiled(model: Net) -> Net:
+    for block in model.blocks:
+        block.compile(backend="aot_eager")
+    return model
+
+
+class Checkpointed(torch.nn.Module):
+    """Recomputes the whole model in backward."""
+
+    def __init__(self, inner: Net) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return checkpoint(self.inner, x, use_reentrant=False)
 
 
 def mesh(replicas: int = 1) -> Any:

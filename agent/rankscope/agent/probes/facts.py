@@ -74,7 +74,7 @@ class Facts(Probe):
         if launcher:
             facts["torchelastic_run"] = launcher
         for name in ("setup", "gradients"):
-            probe = self.observer.probes[name]
+            probe: Any = self.observer.probes[name]
             facts |= self.observer.ask(probe, probe.read) or {}
         return {name: value[: limits.MAX_TEXT_CHARS] for name, value in facts.items()}
 
