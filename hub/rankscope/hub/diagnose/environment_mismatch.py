@@ -87,13 +87,23 @@ def environment_mismatch(state: RunState, now_s: float) -> list[Finding]:
     )
     if not stepped and now_s - state.setup.changed_s < SETTLED_S:
         return []
-    by_odd: dict[tuple[int, ...], list[Difference]] = {}
-    for difference in differences(groups(state)):
-        by_odd.setdefault(tuple(difference.odd), []).append(difference)
+    known_odd = _by_odd(state)
     return [
         _finding(state, list(odd), found, now_s)
-        for odd, found in list(by_odd.items())[:MAX_FINDINGS]
+        for odd, found in list(known_odd.items())[:MAX_FINDINGS]
     ]
+
+
+def _by_odd(state: RunState) -> "dict[tuple[int, ...], list[Difference]]":
+    """The differences by who is odd; worked out when a rank has said hello since."""
+    setup = state.setup
+    if setup.derived is None or setup.derived[0] != setup.version:
+        by_odd: dict[tuple[int, ...], list[Difference]] = {}
+        for difference in differences(groups(state)):
+            by_odd.setdefault(tuple(difference.odd), []).append(difference)
+        setup.derived = (setup.version, by_odd)
+    found: dict[tuple[int, ...], list[Difference]] = setup.derived[1]
+    return found
 
 
 def groups(state: RunState) -> list[Group]:

@@ -6,7 +6,8 @@ do not overlap, the middle third lies between them as on a line (a step up and n
 growth), and the rise is well above what readings scatter around that line.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,8 +32,7 @@ LEAST_STRIDE = 4
 """The whole run is looked at once a span of it has so many steps; before, it is the newest ones."""
 
 
-@dataclass(frozen=True)
-class Growth:
+class Growth(NamedTuple):
     """Memory of one rank that grows."""
 
     rank: int
@@ -43,51 +43,82 @@ class Growth:
     to_bytes: int
 
 
-def growths(state: RunState) -> dict[int, Growth]:
-    """Ranks whose memory grows, with the steepest slope of any window."""
+class Growths:
+    """All ranks whose memory grows, as columns, ascending by rank."""
+
+    def __init__(self, size: int) -> None:
+        self._slope: Floats = np.zeros(size)
+        """Bytes a step, shape (size,); 0 for ranks that do not grow."""
+        self._seen: Floats = np.zeros((size, 4))
+        """First and last step, first and last bytes of the window that tells."""
+
+    @property
+    def ranks(self) -> list[int]:
+        return np.flatnonzero(self._slope).tolist()
+
+    @property
+    def slopes(self) -> Floats:
+        """Of all ranks, in bytes a step."""
+        return self._slope
+
+    def steepest(self, count: int) -> list[Growth]:
+        """Those that grow fastest."""
+        order = np.argsort(-self._slope, kind="stable")[:count]
+        return [self._of(rank) for rank in order.tolist() if self._slope[rank] > 0]
+
+    def get(self, rank: int) -> Growth | None:
+        return self._of(rank) if rank < len(self._slope) and self._slope[rank] > 0 else None
+
+    def without(self, ranks: Iterable[int]) -> "Growths":
+        """The others."""
+        left = Growths(len(self._slope))
+        left._slope, left._seen = self._slope.copy(), self._seen
+        left._slope[list(ranks)] = 0.0
+        return left
+
+    def _of(self, rank: int) -> Growth:
+        first, last, low, high = (int(value) for value in self._seen[rank].tolist())
+        return Growth(rank, self._slope.item(rank), first, last, low, high)
+
+    def take(self, ranks: Integers, steps: Floats, values: Floats) -> None:
+        """Add those of ``ranks`` whose ``values`` (one row each) grow, unless they are known."""
+        third = values.shape[1] // 3
+        first, last = values[:, :third], values[:, -third:]
+        # NaN, which is no reading, makes this false.
+        apart = last.min(axis=1) > first.max(axis=1)
+        rows = np.flatnonzero(apart & (self._slope[ranks] == 0))
+        if not rows.size:
+            return
+        slopes, rises, low = _lines(steps[rows], values[rows])
+        grows = rises > 0
+        rows, here = rows[grows], ranks[rows[grows]]
+        self._slope[here] = slopes[grows]
+        self._seen[here] = np.stack(
+            [steps[rows, 0], steps[rows, -1], low[grows], values[rows, -third:].max(axis=1)],
+            axis=1,
+        )
+
+
+def growths(state: RunState) -> Growths:
+    """Ranks whose memory grows, with the slope in the shortest window that tells."""
     history = state.memory
     size = min(state.size(), len(history.at))
-    found: dict[int, Growth] = {}
+    found = Growths(size)
+    steps, values = history.newest(NEWEST, size)
     for count in WINDOWS:
-        steps, values = history.newest(count, size)
-        _take(found, np.arange(size), steps.astype(np.float64), values)
+        found.take(np.arange(size), steps[:, -count:].astype(np.float64), values[:, -count:])
     long = np.flatnonzero(history.stride[:size] >= LEAST_STRIDE)
     if long.size:
-        _take(
-            found, long, *_later_half(history.spans[long].astype(np.float64), history.stride[long])
-        )
+        found.take(long, *_later_half(history.spans[long].astype(np.float64), history.stride[long]))
     return found
 
 
-def _take(found: dict[int, Growth], ranks: Integers, steps: Floats, values: Floats) -> None:
-    third = values.shape[1] // 3
-    first, last = values[:, :third], values[:, -third:]
-    apart = last.min(axis=1) > first.max(axis=1)  # NaN, which is no reading, makes this false
-    rows = np.flatnonzero(apart)
-    if not rows.size:
-        return
-    slopes, rises = _lines(steps[rows], values[rows])
-    for at in np.flatnonzero(rises > 0).tolist():
-        row = int(rows[at])
-        rank = int(ranks[row])
-        if rank in found and found[rank].bytes_per_step >= slopes[at]:
-            continue
-        found[rank] = Growth(
-            rank=rank,
-            bytes_per_step=float(slopes[at]),
-            from_step=int(steps[row, 0]),
-            to_step=int(steps[row, -1]),
-            from_bytes=int(np.median(values[row, :third])),
-            to_bytes=int(values[row, -third:].max()),
-        )
-
-
-def _lines(steps: Floats, values: Floats) -> tuple[Floats, Floats]:
-    """Slope and rise of each row; the rise is 0 where it is no growth."""
+def _lines(steps: Floats, values: Floats) -> tuple[Floats, Floats, Floats]:
+    """Slope, rise and beginning of each row; the rise is 0 where it is no growth."""
     third = values.shape[1] // 3
     parts = (slice(0, third), slice(third, -third), slice(-third, None))
-    low, mid, high = (np.median(values[:, part], axis=1) for part in parts)
-    x_low, x_mid, x_high = (np.median(steps[:, part], axis=1) for part in parts)
+    low, mid, high = (_middle(values[:, part]) for part in parts)
+    x_low, x_mid, x_high = (_middle_of_sorted(steps[:, part]) for part in parts)
     rise = high - low
     slope = rise / np.maximum(1.0, x_high - x_low)
     scatter = values - (mid[:, None] + slope[:, None] * (steps - x_mid[:, None]))
@@ -99,7 +130,18 @@ def _lines(steps: Floats, values: Floats) -> tuple[Floats, Floats]:
     )
     enough = (rise >= LEAST_BYTES) & (rise >= LEAST_SHARE * low)
     enough &= rise >= LEAST_SCATTERS * spread
-    return slope, np.where(enough & straight, rise, 0.0)
+    return slope, np.where(enough & straight, rise, 0.0), low
+
+
+def _middle(values: Floats) -> Floats:
+    """The median of each row, the lower one of two."""
+    place = (values.shape[1] - 1) // 2
+    found: Floats = np.partition(values, place, axis=1)[:, place]
+    return found
+
+
+def _middle_of_sorted(steps: Floats) -> Floats:
+    return steps[:, (steps.shape[1] - 1) // 2]
 
 
 def _later_half(spans: Floats, stride: Integers) -> tuple[Floats, Floats]:

@@ -11,6 +11,5 @@ def memory(state: RunState, now_s: float) -> list[Finding]:
     """Ranks that will run out of memory, and others whose memory grows."""
     found = growths(state)
     soon = forecasts(state, found)
-    told = {forecast.rank for forecast in soon}
-    others = {rank: growth for rank, growth in found.items() if rank not in told}
+    others = found.without(forecast.rank for forecast in soon)
     return [*out_of_memory_forecast(soon), *memory_growth(state, others)]

@@ -1,6 +1,6 @@
 """``memory-growth``: ranks whose memory grows from step to step and does not come back."""
 
-from rankscope.hub.diagnose.growth import Growth
+from rankscope.hub.diagnose.growth import Growth, Growths
 from rankscope.hub.diagnose.text import ranks_text, size_text
 from rankscope.hub.memorylimits import rooms
 from rankscope.hub.state import RunState
@@ -9,14 +9,15 @@ from rankscope.protocol.shapes import Finding
 MAX_EVIDENCE = 6
 
 
-def memory_growth(state: RunState, found: dict[int, Growth]) -> list[Finding]:
+def memory_growth(state: RunState, found: Growths) -> list[Finding]:
     """One finding for all ranks that were ``found`` to grow."""
-    if not found:
+    ranks = found.ranks
+    if not ranks:
         return []
-    ranks = sorted(found)
-    fastest = max(found.values(), key=lambda growth: growth.bytes_per_step)
+    told = found.steepest(MAX_EVIDENCE)
+    fastest = told[0]
     slope = size_text(fastest.bytes_per_step)
-    begin = min(growth.from_step for growth in found.values())
+    begin = min(growth.from_step for growth in told)
     grows = f"memory of {ranks_text(ranks)} grows by {'up to ' if len(ranks) > 1 else ''}{slope}"
     return [
         Finding(
@@ -27,7 +28,7 @@ def memory_growth(state: RunState, found: dict[int, Growth]) -> list[Finding]:
             step=None,  # it lasts: one incident, not one a step
             since_s=_since_s(state, fastest),
             headline=f"{grows} a step since step {begin} or before",
-            evidence=[_told(state, found[rank]) for rank in ranks[:MAX_EVIDENCE]],
+            evidence=[_told(state, growth) for growth in sorted(told)],
             next="look for what is kept from step to step: a loss appended with its graph (use "
             "loss.item()), a list of outputs, a cache",
         )

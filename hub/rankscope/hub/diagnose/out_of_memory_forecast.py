@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rankscope.hub.diagnose.growth import Growth
+from rankscope.hub.diagnose.growth import Growths
 from rankscope.hub.diagnose.text import ranks_text, size_text
 from rankscope.hub.memorylimits import Room, rooms
 from rankscope.hub.state import RunState
@@ -34,19 +34,17 @@ class Forecast(NamedTuple):
     """None: not growing at the moment."""
 
 
-def forecasts(state: RunState, found: dict[int, Growth]) -> list[Forecast]:
+def forecasts(state: RunState, found: Growths) -> list[Forecast]:
     """What will soon be full, by rank."""
     soon = []
-    growing = sorted(found.values(), key=lambda growth: -growth.bytes_per_step)[:MAX_RANKS]
-    node_slope: dict[int, float] = {}
-    for growth in found.values():
-        host = state.ranks.host.item(growth.rank)
-        node_slope[host] = node_slope.get(host, 0.0) + growth.bytes_per_step
-    for growth in growing:
+    hosts = state.ranks.host[: len(found.slopes)]
+    # What all ranks of a node take together; -1 is no host.
+    together = np.bincount(hosts + 1, weights=found.slopes)
+    for growth in found.steepest(MAX_RANKS):
         for room in rooms(state, growth.rank):
             slope = growth.bytes_per_step
             if room.shared:
-                slope = node_slope[state.ranks.host.item(growth.rank)]
+                slope = together.item(state.ranks.host.item(growth.rank) + 1)
             steps = room.left_bytes / slope
             step_s = state.ranks.step_s.item(growth.rank)
             if steps <= SOON_STEPS or steps * step_s <= SOON_S:

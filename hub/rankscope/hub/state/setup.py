@@ -21,6 +21,8 @@ class Setup:
         """Counts hellos, so that what was worked out from facts need not be worked out again."""
         self.changed_s = float("-inf")
         """When facts changed last, hub clock."""
+        self.derived: tuple[int, Any] | None = None
+        """The version of which something was worked out, and that; not saved."""
 
     def hello(self, rank: int, facts: Mapping[str, str], received_s: float) -> None:
         self.own[rank] = {name: facts[name] for name in OWN_FACTS if name in facts}

@@ -3,7 +3,7 @@
 import numpy as np
 
 from rankscope.hub import memorylimits
-from rankscope.hub.diagnose.growth import Growth, growths
+from rankscope.hub.diagnose.growth import Growth, Growths, growths
 from rankscope.hub.runstate import as_of_s, run_state
 from rankscope.hub.state import RunState
 from rankscope.hub.state.columns import Floats, Integers
@@ -39,12 +39,12 @@ def memory(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Memo
     )
 
 
-def _worst(state: RunState, known: list[int], growing: dict[int, Growth]) -> list[int]:
+def _worst(state: RunState, known: list[int], growing: Growths) -> list[int]:
     if len(known) <= MAX_ROWS:
         return known
 
     def badness(rank: int) -> tuple[bool, int]:
-        return rank in growing, int(state.ranks.memory_peak_bytes[rank])
+        return growing.get(rank) is not None, int(state.ranks.memory_peak_bytes[rank])
 
     return sorted(sorted(known, key=badness, reverse=True)[:MAX_ROWS])
 
