@@ -1,4 +1,4 @@
-"""The view ``stacks``: where every rank is, equal places as one, the rarest on top."""
+"""The view ``stacks``: where every rank is, equal places as one; the blamed and the rare on top."""
 
 from rankscope.hub.diagnose.text import ranks_text
 from rankscope.hub.inquiries import FOREIGN_STACKS, STACKS
@@ -33,7 +33,11 @@ def stacks(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Stac
         outside = note is state.stacks.outside.get(one)
         main = note.main() or note.threads[0]
         places.setdefault((main.stack, outside), []).append(one)
-    rarest = sorted(places.items(), key=lambda place: (len(place[1]), place[1][0]))
+    blamed = {one for finding in know.findings for one in finding.ranks}
+    rarest = sorted(
+        places.items(),
+        key=lambda place: (blamed.isdisjoint(place[1]), len(place[1]), place[1][0]),
+    )
     there = state.ranks.heard()[: state.size()] | (state.ranks.process[: state.size()] == ALIVE)
     notes = _notes(state, ranks)
     if len(rarest) > MAX_PLACES:
