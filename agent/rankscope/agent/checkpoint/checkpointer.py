@@ -18,7 +18,7 @@ from rankscope.agent.checkpoint import generators, resume, retention, stores
 from rankscope.agent.checkpoint.gather import OWN, gather, own_buffer, own_name
 from rankscope.agent.checkpoint.gather import Path as StatePath
 from rankscope.agent.checkpoint.job import Job, Saved
-from rankscope.agent.checkpoint.meeting import Meeting, Outcome
+from rankscope.agent.checkpoint.meeting import SILENT_S, Meeting, Outcome
 from rankscope.agent.checkpoint.plan import plan
 from rankscope.agent.checkpoint.progress import Progress, Snapshot
 from rankscope.agent.checkpoint.staging import Stager
@@ -47,7 +47,8 @@ class Checkpointer:
     :attr:`last`, and training goes on.
 
     Of the checkpoints that nobody asked for the newest ``keep`` verified ones are kept (None: all).
-    ``notes`` (strings) are kept with each checkpoint.
+    ``notes`` (strings) are kept with each checkpoint. A save is given up when it is not done after
+    ``timeout_s``, or when a rank that takes part says nothing for ``silent_s``.
 
     Raises :class:`UserError` for a directory that cannot be written to.
     """
@@ -63,10 +64,11 @@ class Checkpointer:
         sync: bool = False,
         notes: Mapping[str, str] | None = None,
         timeout_s: float = TIMEOUT_S,
+        silent_s: float = SILENT_S,
     ) -> None:
         self.directory = Path(dir).absolute()
         self.every, self.keep, self.sync = every, keep, sync
-        self.timeout_s = timeout_s
+        self.timeout_s, self.silent_s = timeout_s, silent_s
         self.last: Outcome | None = None
         """What came of the newest save that has ended."""
         self.on_phase: list[Callable[[str], None]] = []
@@ -168,12 +170,22 @@ class Checkpointer:
         rank, world_size = place()
         previous = self._thread if self.saving else None
         cancelled = threading.Event()
-        key = self._prefix(f"save/{step}-{request}")
+        key = self._prefix(f"save/{f'request-{request}' if request else step}")
         deadline_s = time.monotonic() + self.timeout_s
 
         def meet() -> Meeting:
             store = self._kept_store(world_size)
-            return Meeting(store, key, rank, world_size, deadline_s, cancelled)
+            return Meeting(
+                store,
+                key,
+                rank,
+                world_size,
+                deadline_s,
+                cancelled,
+                self.silent_s,
+                step,
+                self._prefix("save"),
+            )
 
         job = Job(self.directory, step, request, rank, world_size, meet, self._progress, cancelled)
         job.on_phase = self._on_phase

@@ -65,7 +65,7 @@ class Job:
         pulse = None
         try:
             meeting = self._meet()
-            meeting.pulse()
+            meeting.begin()
             pulse = threading.Thread(target=self._pulse, args=(meeting, ended), daemon=True)
             pulse.start()
             return self._take_part(meeting)

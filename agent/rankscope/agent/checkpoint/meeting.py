@@ -68,6 +68,9 @@ class Outcome(NamedTuple):
 class Meeting:
     """One save as one rank takes part in it; ``prefix`` is the same on all ranks, and new.
 
+    Below ``everybody``, the same for all saves, each rank says which step it saves, so that those
+    that will never meet find out.
+
     ``deadline_s`` is monotonic. All methods but :meth:`pulse` are for one thread. What they raise
     is :class:`Failed`; what the store raises is passed on as it.
     """
@@ -80,16 +83,27 @@ class Meeting:
         world_size: int,
         deadline_s: float,
         cancelled: threading.Event,
+        silent_s: float = SILENT_S,
+        step: int = 0,
+        everybody: str = "",
     ) -> None:
         self._store: Store = store
         self._prefix = prefix
+        self._step = step
+        self._everybody = everybody or prefix
         self.rank, self.world_size = rank, world_size
         self._deadline_s = deadline_s
         self._cancelled = cancelled
         self._pulses = 0
-        self.pulse_s = max(PULSE_S, world_size / PULSES_PER_S)
+        self.pulse_s = max(min(PULSE_S, silent_s / 5), world_size / PULSES_PER_S)
+        self._silent_s = max(silent_s, 4 * self.pulse_s)
         self._seen: dict[int, tuple[bytes, float]] = {}
         self._looked_s = -1e9
+
+    def begin(self) -> None:
+        """This rank takes part."""
+        self._store.set(f"{self._everybody}/at/{self.rank}", b"%d" % self._step)
+        self.pulse()
 
     def pulse(self) -> None:
         """Say that this rank is at it. From a thread that nothing in the save can hold up."""
@@ -181,16 +195,29 @@ class Meeting:
         self._looked_s = now_s
         for rank in awaited:
             key = self._key(f"pulse/{rank}")
-            if rank == self.rank or not self._store.check([key]):
+            if rank == self.rank:
+                continue
+            if not self._store.check([key]):
+                self._refuse_other_step(rank)
                 continue
             pulse = self._store.get(key)
             known, since_s = self._seen.get(rank, (b"", now_s))
             if pulse != known:
                 self._seen[rank] = pulse, now_s
-            elif now_s - since_s > max(SILENT_S, 4 * self.pulse_s) and not self._done(rank):
+            elif now_s - since_s > self._silent_s and not self._done(rank):
                 raise Failed(
                     f"rank {rank} has said nothing for {now_s - since_s:.0f} s while {what}"
                 )
+
+    def _refuse_other_step(self, rank: int) -> None:
+        """Raise :class:`Failed` when ``rank``, which is not here, has gone on to a later save."""
+        key = f"{self._everybody}/at/{rank}"
+        if self._store.check([key]) and int(self._store.get(key)) > self._step:
+            step = self._store.get(key).decode()
+            raise Failed(
+                f"rank {rank} saves step {step} and rank {self.rank} step {self._step}: their "
+                "counts of steps differ"
+            )
 
     def _done(self, rank: int) -> bool:
         return rank != 0 and self._store.check([self._key(f"arrived/{rank}")])
