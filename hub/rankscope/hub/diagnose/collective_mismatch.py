@@ -10,6 +10,7 @@ from rankscope.hub.diagnose.hang.table import GroupRows, label, table
 from rankscope.hub.diagnose.text import phase_of, ranks_text, step_in_work
 from rankscope.hub.inquiries import OPERATIONS
 from rankscope.hub.state import RunState
+from rankscope.protocol.messages import Phase
 from rankscope.protocol.shapes import Finding
 
 MAX_GROUPS = 32
@@ -50,15 +51,7 @@ def collective_mismatch(
     if found is None:
         return []
     first = found.ranks[0]
-    source = found.source(state, first)
-    raised = state.words.exceptions.get(first)
-    if not source and raised is not None:
-        source = raised.source
-    if not source and scene is not None:
-        source = words.source_of(scene, first)
-    if not source:
-        note = state.stacks.newest(first, found.at_s)
-        source = "" if note is None else note.source
+    source = _source(state, scene, found, first)
     where: dict[str, str | int] = {"phase": phase_of(state, first)}
     if found.usual is not None:
         where["collective"] = found.usual.name
@@ -87,6 +80,21 @@ def collective_mismatch(
             where=where,
         )
     ]
+
+
+def _source(state: RunState, scene: Scene | None, found: Difference, rank: int) -> str:
+    """The user's line that called what differs; empty where that is not known."""
+    called = found.source(state, rank)
+    if called:
+        return called
+    raised = state.words.exceptions.get(rank)
+    if raised is not None and raised.source:
+        return raised.source
+    if scene is not None and scene.live[rank] and (source := words.source_of(scene, rank)):
+        return source
+    if state.ranks.work_phase[rank] == Phase.BACKWARD:
+        return state.stacks.backward_source  # torch called it, from where it always does
+    return ""
 
 
 def _headline(found: Difference, source: str) -> str:

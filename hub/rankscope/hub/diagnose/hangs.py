@@ -111,9 +111,12 @@ def _learn(state: RunState) -> None:
         return
     for rank in {int(alive[0]), int(alive[-1])}:
         steps = ranks.step.item(rank) - ranks.start_step.item(rank)
-        told = rank in state.operations.windows or rank not in state.words.collectives
-        if steps >= LEARN_AFTER_STEPS and not told:
+        if steps < LEARN_AFTER_STEPS or rank not in state.words.collectives:
+            continue
+        if rank not in state.operations.windows:
             state.inquiries.want(rank, OPERATIONS)
+        if not state.stacks.backward_source:
+            state.inquiries.want(rank, STACKS)
 
 
 def _ask_those_who_left(state: RunState) -> None:

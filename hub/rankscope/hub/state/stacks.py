@@ -55,9 +55,13 @@ class Stacks:
         """As the rank's sentinel read them."""
         self.frames: Interned[FrameKey] = Interned()
         self.stacks: Interned[tuple[int, ...]] = Interned()
+        self.backward_source = ""
+        """The user's line from which a backward was seen to run, on any rank."""
 
     def told(self, message: m.Stacks, received_s: float) -> None:
         """A rank tells of itself."""
+        if message.phase == m.Phase.BACKWARD and message.source:
+            self.backward_source = message.source
         self.inside[message.rank] = StackNote(
             at_s=received_s,
             why=message.why,
@@ -120,6 +124,7 @@ class Stacks:
     def forget_all(self) -> None:
         self.inside.clear()
         self.outside.clear()
+        self.backward_source = ""
         self.frames = Interned()
         self.stacks = Interned()
 
@@ -129,6 +134,7 @@ class Stacks:
             "outside": msgspec.to_builtins(self.outside, str_keys=False),
             "frames": self.frames.values,
             "stacks": self.stacks.values,
+            "backward_source": self.backward_source,
         }
 
     def load(self, saved: Any) -> None:
@@ -141,6 +147,7 @@ class Stacks:
         for note in (*inside.values(), *outside.values()):
             if any(not 0 <= thread.stack < len(stacks) for thread in note.threads):
                 raise ValueError("a thread names a stack that is not there")
+        self.backward_source = msgspec.convert(saved.get("backward_source", ""), str)
         self.inside, self.outside = inside, outside
         self.frames.load(frames)
         self.stacks.load(stacks)
