@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support import outside
+from support import training
 
 TIMEOUT_S = 240.0
 
@@ -39,14 +39,14 @@ Found = list[dict[str, Any]]
 
 @functools.cache
 def launched(ranks: int, *ways: str) -> dict[str, Found]:
-    process = outside.start("gradients.py", {}, ranks, ways=ways)
+    process = training.start("gradients.py", {}, ranks, ways=ways)
     try:
         out, err = process.communicate(timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
         process.terminate()  # the launcher ends its ranks
         out, err = process.communicate()
         raise AssertionError(f"the program hung; it printed:\n{out}\n{err}") from None
-    lines = outside.Ended(process.returncode, out, err).lines
+    lines = training.Ended(process.returncode, out, err).lines
     assert len(lines) == ranks, err
     return {way: [line["ways"][way] for line in lines] for way in ways}
 
