@@ -12,10 +12,12 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from rankscope.agent.probes.base import Probe
 from rankscope.agent.probes.numerics import batch
 from rankscope.agent.probes.numerics.chosen import chosen
+from rankscope.agent.probes.numerics.ondevice import OnDevice
 from rankscope.agent.probes.numerics.outputs import Outputs
 from rankscope.agent.tracing import recorded
 from rankscope.protocol.messages import Stage
@@ -46,6 +48,7 @@ class Forward(Probe):
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
         self.models: list[Noted] = []
+        self.device = OnDevice(observer)
         self._limit = FEW
         self._armed = False
         self._steps_s: list[float] = []
@@ -95,6 +98,8 @@ class Forward(Probe):
 
     def on_updated(self, now: float, optimizer: Any, args: Any, kwargs: Any) -> None:
         """Note more modules, or fewer, from the next step on."""
+        if self.observer.cuda:
+            self.device.end(now)
         signs = self.observer.signs
         armed = signs.bad or 0 <= signs.steps_since < ARMED_STEPS
         if armed != self._armed:
@@ -138,6 +143,7 @@ class Noted:
         self._forget()
         found = chosen(model, limit)
         self.outputs = Outputs([*(name for name, _ in found), ""], self._spend)
+        self.outputs.on_device = self._on_device
         self._own = self.outputs.noting(len(found))
         for index, (_, module) in enumerate(found):
             note = self.outputs.noting(index)
@@ -160,7 +166,23 @@ class Noted:
     def on_begin(self, now: float, model: Any, args: Any, kwargs: Any) -> None:
         if torch.is_grad_enabled() and not recorded():
             given = batch.tensors(args, kwargs)
-            self.outputs.begin(self.probe.observer.microbatch, given)
+            microbatch = self.probe.observer.microbatch
+            self.outputs.begin(microbatch, given)
+            if self.probe.observer.cuda:
+                self._begin_on_device(microbatch, given)
+
+    def _begin_on_device(self, microbatch: int, given: list[tuple[str, Tensor]]) -> None:
+        device = self.probe.device
+        device.begin()
+        for place, tensor in given:
+            if tensor.is_cuda and device.looking:
+                device.note(Stage.INPUT, place, microbatch, tensor)
+
+    def _on_device(self, module: int, output: Tensor) -> None:
+        device = self.probe.device
+        if device.looking:
+            name = self.outputs.names[module]
+            device.note(Stage.FORWARD, name, self.probe.observer.microbatch, output)
 
     def on_end(self, now: float, model: Any, args: Any, output: Any) -> None:
         """The model's own output comes last: bad alone, it is so by the model's own code."""

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from rankscope.agent.probes.base import Probe
 from rankscope.agent.probes.numerics import finite
+from rankscope.agent.probes.numerics.ondevice import capturing
 from rankscope.agent.tracing import recorded
 from rankscope.protocol.messages import Stage
 
@@ -35,7 +36,12 @@ class LossValue(Probe):
         self._signs.publish()
 
     def _look(self, tensor: Any) -> None:
-        if not isinstance(tensor, Tensor) or not tensor.is_cpu:
+        if not isinstance(tensor, Tensor):
+            return
+        if tensor.is_cuda and not capturing():
+            device = self.observer.probes["forward"].device
+            device.note(Stage.LOSS, "", self.observer.microbatch, finite.local(tensor))
+        if not tensor.is_cpu:
             return
         self._signs.looked(Stage.LOSS)
         found = finite.trouble(finite.local(tensor))

@@ -19,6 +19,9 @@ from rankscope.agent.probes.numerics.finite import Trouble
 HELD_BYTES = 64 << 20
 """Of what is kept alive."""
 
+LARGE_BYTES = 16 << 20
+"""An input beyond this is not kept alive."""
+
 FORWARDS = 4
 """Kept: a loss may be made of several, as two towers' or an adversary's is."""
 
@@ -60,6 +63,8 @@ class Outputs:
         self.spend = spend
         self.active = False
         """Whether a forward is going on that is to be noted."""
+        self.on_device: Callable[[int, Tensor], None] = lambda module, output: None
+        """What is done with an output on a CUDA device, which cannot be read afterwards."""
         self._forwards: list[_Forward] = []
         self._notes: list[tuple[int, Any, Any]] = []
         self._weak = [False] * len(names)  # whose outputs autograd keeps, or are too large
@@ -90,7 +95,7 @@ class Outputs:
             self._room_bytes = HELD_BYTES // FORWARDS
         self._begun += 1
         kept = [
-            (place, tensor.detach() if tensor.nbytes <= HELD_BYTES else weakref.ref(tensor))
+            (place, tensor.detach() if tensor.nbytes <= LARGE_BYTES else weakref.ref(tensor))
             for place, tensor in given
             if tensor.is_floating_point() or tensor.is_complex()
         ]
@@ -101,7 +106,7 @@ class Outputs:
         self.active = False
         self._timed = self._begun % len(self.names)
         for module, output in self._measured:
-            if output() is not None:
+            if output() is not None:  # on a CPU
                 self._weak[module], self._held[module] = True, False
         self._measured = []
         self._usual = len(self._notes)
@@ -132,6 +137,9 @@ class Outputs:
 
     def _kept(self, module: int, output: Tensor) -> Any:
         """The first time: the output itself while there is room for it, then a weak reference."""
+        if output.is_cuda:
+            self.on_device(module, output)
+            return weakref.ref(output)
         size = output.nbytes
         if not output.is_cpu or size > self._room_bytes:
             self._weak[module] = True

@@ -19,6 +19,7 @@ from rankscope.agent.probes.base import Probe
 from rankscope.agent.probes.numerics import finite
 from rankscope.agent.probes.numerics.finite import Trouble
 from rankscope.agent.probes.numerics.named import Named
+from rankscope.agent.probes.numerics.ondevice import Look, OnDevice, capturing
 from rankscope.agent.probes.numerics.pace import Pace
 from rankscope.agent.tracing import recorded
 from rankscope.protocol.messages import Stage
@@ -37,6 +38,7 @@ class ParameterValues(Probe):
         self.named = Named()
         self._optimizers: list[weakref.ref[Any]] = []
         self._pace = Pace(share=SHARE, free_s=FREE_S)
+        self._device = OnDevice(observer)
         self._looked_in = 0  # number of the step whose parameters were looked at before its update
         self._updated_in = 0
         observer.update_ends.append((self, self.on_updated))
@@ -74,18 +76,38 @@ class ParameterValues(Probe):
     def on_updated(self, now: float, optimizer: Any, args: Any, kwargs: Any) -> None:
         observer = self.observer
         number = self._updated_in = observer.number
+        if observer.cuda:
+            self._device.end(now)  # what the last look found
         if not (number % self._pace.every == 0 or observer.signs.bad or self._norm_bad()):
             return
         if recorded():
             return
         names, tensors, _ = self.named.read()
-        spoiled = finite.suspects([finite.local(tensor) for tensor in tensors])
-        observer.signs.looked(Stage.UPDATED)
+        held = [finite.local(tensor) for tensor in tensors]
+        spoiled = finite.suspects(held)
+        if observer.cuda:
+            self._on_device(names, held)
+            self._device.end(now)
+        else:
+            observer.signs.looked(Stage.UPDATED)
         self._pace.took(number, now, time.monotonic() - now)
         if spoiled:
             for index in spoiled:
                 self._after(names[index], tensors[index])
             observer.signs.publish()
+
+    def _on_device(self, names: tuple[str, ...], tensors: list[Tensor]) -> None:
+        """The same for parameters on a CUDA device: their norms are read later."""
+        there = [
+            (name, tensor)
+            for name, tensor in zip(names, tensors, strict=True)
+            if tensor.is_cuda and tensor.dtype in finite.FUSED and tensor.numel()
+        ]
+        if there and not capturing():
+            looks = [Look(Stage.UPDATED, name, 0) for name, _ in there]
+            with torch.no_grad():
+                norms = torch._foreach_norm([tensor for _, tensor in there], 2, torch.float32)
+                self._device.vector(looks, torch.stack(norms))
 
     def _norm_bad(self) -> bool:
         """The norm of the reduced gradient, where it is known, is not finite."""

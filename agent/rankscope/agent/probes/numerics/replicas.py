@@ -75,9 +75,9 @@ class Replicas(Probe):
         self._summer = Summer()
         self._later = Later()
         self._pace: Pace | None = None
+        self._twice = Pace(share=SHARE, free_s=FREE_S)  # of summing before updates as well
         self._last: _Last | None = None
         self._altered: Tensor | None = None
-        self._cost_s = 0.0
         self._asked = 0
         self._versions: list[int] = []
         self._written: list[str] | None = None
@@ -117,7 +117,6 @@ class Replicas(Probe):
             return
         with torch.no_grad():
             self._altered = self._summer.checksums(tensors) != last.sums
-        self._cost_s = time.monotonic() - now
 
     def on_updated(self, now: float, optimizer: Any, args: Any, kwargs: Any) -> None:
         number = self.observer.number
@@ -198,10 +197,10 @@ class Replicas(Probe):
         if indices:
             self._later.submit(check, vectors[0] if len(vectors) == 1 else torch.cat(vectors))
         cost_s = time.monotonic() - now
-        if pace.every == 1 and indices:  # else the cost of looking twice is not in the pace
+        pace.took(number, now, cost_s)
+        self._twice.took(number, now, 2 * cost_s)
+        if pace.every == self._twice.every == 1 and indices:
             self._last = _Last(number, part, sums)
-        pace.took(number, now, cost_s + self._cost_s)
-        self._cost_s = 0.0
 
     def _part(self, part: int) -> list[Tensor] | None:
         names, parameters, _ = self._named.read()

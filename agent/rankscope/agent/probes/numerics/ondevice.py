@@ -1,0 +1,121 @@
+"""The same looks at tensors on a CUDA device, whose numbers come later: nothing waits for it.
+
+Of each tensor its largest magnitude is taken on the device, which is not finite when an element is
+not. A step's magnitudes come off the device together, and are gone through once they are there, in
+the order in which they were computed.
+"""
+
+import time
+from typing import Any, NamedTuple
+
+import msgspec
+import torch
+from torch import Tensor
+
+from rankscope.agent import events
+from rankscope.agent.probes.numerics.later import Later
+from rankscope.agent.probes.numerics.pace import Pace
+from rankscope.protocol.messages import Sign, Stage
+
+SHARE = 0.005
+"""Of a step's time, for the launches on the training thread."""
+
+FREE_S = 0.0002
+
+MAX_NAMES = 8
+
+
+class Look(NamedTuple):
+    stage: Stage
+    name: str
+    microbatch: int
+
+
+class OnDevice:
+    """Of the training thread."""
+
+    def __init__(self, observer: Any) -> None:
+        self._observer = observer
+        self._later = Later()
+        self._looks: list[Look] = []
+        self._vectors: list[Tensor] = []
+        self._pace = Pace(share=SHARE, free_s=FREE_S)
+        self._cost_s = 0.0
+        self.looking = False
+        """Whether modules' outputs are looked at in this step."""
+
+    def begin(self) -> None:
+        """A forward begins."""
+        self.looking = self._pace.due(self._observer.number) and not capturing()
+
+    def note(self, stage: Stage, name: str, microbatch: int, tensor: Tensor) -> None:
+        """Look at ``tensor``, of a device; at a loss, also where modules are not looked at."""
+        if not tensor.numel() or not (tensor.is_floating_point() or tensor.is_complex()):
+            return
+        began_s = time.monotonic()
+        with torch.no_grad():
+            given = tensor.detach()
+            size = given if given.numel() == 1 else magnitude(given)
+            self.vector([Look(stage, name, microbatch)], size.reshape(1))
+        self._cost_s += time.monotonic() - began_s
+
+    def vector(self, looks: list[Look], sizes: Tensor) -> None:
+        """``sizes`` that were computed already, one for each of ``looks``."""
+        self._looks += looks
+        real = torch.view_as_real(sizes).abs().amax(-1) if sizes.is_complex() else sizes
+        self._vectors.append(real.to(torch.float32))
+
+    def end(self, now: float) -> None:
+        """The step has been updated: send for what was noted in it, and say what has come."""
+        if self._vectors:
+            looks, vectors = self._looks, self._vectors
+            self._looks, self._vectors = [], []
+            with torch.no_grad():
+                self._later.submit((self._observer.number, looks), torch.cat(vectors))
+        if self.looking:
+            self._pace.took(self._observer.number, now, self._cost_s)
+        self._cost_s = 0.0
+        for (number, looks), values in self._later.poll():
+            self._arrived(number, looks, values)
+
+    def _arrived(self, number: int, looks: list[Look], values: list[float]) -> None:
+        bad = [
+            (look, value) for look, value in zip(looks, values, strict=True) if value - value != 0
+        ]
+        if not bad:
+            return
+        signs = found(bad)
+        looked = tuple(sorted({look.stage for look in looks}))
+        self._observer.noted.append((events.SIGNS, time.monotonic(), number, signs, looked))
+        self._observer.urgent()
+
+
+def found(bad: list[tuple[Look, float]]) -> tuple[Sign, ...]:
+    """Signs of what was bad, in order: of the modules of a microbatch the first alone, and none
+    where the input was bad.
+    """
+    told: dict[tuple[Stage, int], list[Sign]] = {}
+    for look, value in bad:
+        key = look.stage, look.microbatch
+        if look.stage is Stage.FORWARD and (key in told or (Stage.INPUT, look.microbatch) in told):
+            continue
+        word = "nan" if value != value else "inf"
+        told.setdefault(key, []).append(Sign(look.stage, 0, look.microbatch, look.name, word))
+    signs: list[Sign] = []
+    for some in told.values():
+        signs += some[:MAX_NAMES]
+        if len(some) > MAX_NAMES:
+            others = len(some) - MAX_NAMES
+            signs[-1] = msgspec.structs.replace(signs[-1], others=others)
+    return tuple(signs)
+
+
+def magnitude(tensor: Tensor) -> Tensor:
+    """The largest magnitude of ``tensor``, a scalar on its device; NaN when there is one."""
+    found: Tensor = torch.linalg.vector_norm(tensor, float("inf"))
+    return found
+
+
+def capturing() -> bool:
+    """Whether a CUDA graph is being captured, in which nothing of ours may be recorded."""
+    return bool(torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
