@@ -76,6 +76,7 @@ class Talk:
             hidden=_this_thread,
             sources=issued.sources,
             calls=issued.calls,
+            world_size=lambda: 1 if self.identity is None else self.identity.world_size,
         )
         answers = self.evidence.answers
         answers.offer("checksums", self.digest.checks.newest)

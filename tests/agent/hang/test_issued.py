@@ -1,5 +1,6 @@
 """Notes of the collectives that a rank's own code calls, and the memory that outlives it."""
 
+import functools
 import os
 import signal
 import subprocess
@@ -230,6 +231,49 @@ def test_calls_after_the_observation_are_written_down_until_the_next_one(issued:
         assert isinstance(another, Issued)
         assert another.box is not None
         another.box.close()
+
+
+class Finished(dist.Work):
+    def wait(self, timeout: Any = None) -> bool:
+        return True
+
+
+class Own(dist.ProcessGroup):
+    """A group of a user's own, written in Python, of which C++ calls what is written here."""
+
+    def __init__(self) -> None:
+        super().__init__(0, 1)  # type: ignore[call-arg]
+        self.reduced = 0
+
+    def getBackendName(self) -> str:
+        return "own"
+
+    def allreduce(self, tensors: Any, options: Any = None) -> Finished:  # type: ignore[override]
+        self.reduced += 1
+        return Finished()
+
+
+def test_groups_written_in_python_work_as_before() -> None:
+    """What they override is theirs; what they do not ends where it ended, and does not go round."""
+    said: list[list[object]] = []
+    for watched in (False, True):
+        probe = Observer().probes[Issued.name]
+        if watched:
+            probe.install()
+        group: Any = Own()
+        outcomes: list[object] = [group.allreduce([four()]).wait(), group.reduced]
+        for call in (
+            group.barrier,
+            functools.partial(group.broadcast, four(), 0),
+            Finished().get_future,
+        ):
+            with pytest.raises(RuntimeError) as raised:
+                call()
+            outcomes.append(str(raised.value).splitlines()[0])
+        said.append(outcomes)
+        probe.uninstall()
+        assert probe.on
+    assert said[0] == said[1]
 
 
 RANK = """

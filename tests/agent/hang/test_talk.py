@@ -152,3 +152,16 @@ def test_a_checkpoint_is_told_by_its_stack() -> None:
 
     torch.save({"it": Tells()}, io.BytesIO())
     assert found[0] == "checkpoint"
+
+
+def test_ranks_of_a_large_world_say_less_by_themselves() -> None:
+    """All of them may stall at once; asked, each says all it knows."""
+    frame = m.Frame("/home/me/train.py", 1, "main")
+    threads = (m.Thread("MainThread", True, (frame,) * 60), m.Thread("other", False, (frame,)))
+    assert evidence.unasked_threads(threads, 256) == threads
+    (short,) = evidence.unasked_threads(threads, 1024)
+    assert short.main
+    assert len(short.frames) == evidence.SHORT_FRAMES
+    assert evidence.unasked_threads(threads, 16384) == ()
+    counts = [evidence.unasked_operations(size) for size in (1, 64, 1024, 16384)]
+    assert counts == [256, 256, 16, 8]

@@ -17,6 +17,7 @@ from rankscope.agent.evidence.answers import Answers
 from rankscope.agent.evidence.blackbox import Call
 from rankscope.agent.evidence.expecting import Expecting
 from rankscope.agent.evidence.suspicion import Suspicion
+from rankscope.protocol import limits
 from rankscope.protocol.messages import (
     CollectiveStatus,
     FromRank,
@@ -24,6 +25,7 @@ from rankscope.protocol.messages import (
     Phase,
     Stacks,
     StepRecord,
+    Thread,
 )
 
 ASKED, STALLED, RAISED = "asked", "stalled", "raised"
@@ -31,6 +33,10 @@ ASKED, STALLED, RAISED = "asked", "stalled", "raised"
 LONG_S = 0.25
 """A thread that has been in one phase for so long is looked at for what it may be about."""
 
+FULL_WORLD, SHORT_WORLD = 256, 4096
+"""Up to so many ranks a stalled one sends all its stacks, or the beginning of one."""
+
+SHORT_FRAMES = 24
 STILL_S = 0.3
 """A rank that moved so lately advances: its recorder is not dumped, which would hold it up."""
 
@@ -51,6 +57,7 @@ class Evidence:
         hidden: Callable[[], Sequence[int]],
         sources: Callable[[], recorder.Sources] = dict,
         calls: Callable[[], list[Call]] = list,
+        world_size: Callable[[], int] = lambda: 1,
     ) -> None:
         """``sources`` and ``calls`` are what is known of the calls of the rank's own code."""
         self.expecting = expecting
@@ -62,6 +69,7 @@ class Evidence:
         self._hidden = hidden
         self._sources = sources
         self._calls = calls
+        self._world_size = world_size
         self._snapshot: Snapshot | None = None
         self._statuses: tuple[CollectiveStatus, ...] = ()
         self._told: tuple[CollectiveStatus, ...] | None = None  # as of the last dump of a stall
@@ -114,7 +122,10 @@ class Evidence:
     def _stacks(self, why: str) -> Words:
         snapshot = self._snapshot
         where = {} if snapshot is None else {"step": snapshot.step, "phase": snapshot.phase}
-        yield Stacks, stacks.evidence(why, self._training(), self._hidden()) | where
+        told = stacks.evidence(why, self._training(), self._hidden())
+        if why == STALLED:
+            told["threads"] = unasked_threads(told["threads"], self._world_size())
+        yield Stacks, told | where
 
     def _operations(self, why: str) -> Words:
         if why == ASKED and self.suspicion.still_s(time.monotonic()) < STILL_S:
@@ -126,15 +137,10 @@ class Evidence:
         note = ""
         if not entries and self._statuses:
             note = RECORDER_OFF if dumps else NO_RECORDER
-        yield (
-            Operations,
-            {
-                "why": why,
-                "statuses": self._statuses,
-                "operations": recorder.operations(entries, self._sources(), time.time_ns()),
-                "note": note,
-            },
-        )
+        most = limits.MAX_OPERATIONS if why == ASKED else unasked_operations(self._world_size())
+        operations = recorder.operations(entries[-most:], self._sources(), time.time_ns())
+        fields = {"why": why, "statuses": self._statuses, "operations": operations, "note": note}
+        yield Operations, fields
 
     def _while_advancing(self) -> dict[str, Any]:
         completed = {one.group: one.last_completed for one in self._statuses}
@@ -150,3 +156,21 @@ class Evidence:
             "operations": tuple(operations),
             "note": ADVANCING,
         }
+
+
+def unasked_operations(world_size: int) -> int:
+    """How many operations a rank sends by itself: all ranks of a world may do so at once."""
+    return max(8, min(limits.MAX_OPERATIONS, 64 * limits.MAX_OPERATIONS // world_size))
+
+
+def unasked_threads(threads: tuple[Thread, ...], world_size: int) -> tuple[Thread, ...]:
+    """What a rank sends of its stacks by itself; in a very large world the source alone."""
+    if world_size <= FULL_WORLD:
+        return threads
+    if world_size > SHORT_WORLD:
+        return ()
+    return tuple(
+        msgspec.structs.replace(one, frames=one.frames[:SHORT_FRAMES])
+        for one in threads
+        if one.main
+    )
