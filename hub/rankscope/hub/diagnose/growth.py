@@ -104,9 +104,11 @@ def growths(state: RunState) -> Growths:
     history = state.memory
     size = min(state.size(), len(history.at))
     found = Growths(size)
-    steps, values = history.newest(NEWEST, size)
-    for count in WINDOWS:
-        found.take(np.arange(size), steps[:, -count:].astype(np.float64), values[:, -count:])
+    moved = np.flatnonzero(history.rose_by(size) >= LEAST_BYTES)
+    if moved.size:
+        steps, values = history.newest(moved)
+        for count in WINDOWS:
+            found.take(moved, steps[:, -count:].astype(np.float64), values[:, -count:])
     long = np.flatnonzero(history.stride[:size] >= LEAST_STRIDE)
     if long.size:
         found.take(long, *_later_half(history.spans[long].astype(np.float64), history.stride[long]))

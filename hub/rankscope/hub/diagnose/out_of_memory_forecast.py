@@ -59,11 +59,11 @@ def _nearly_full(state: RunState) -> list[Forecast]:
     """Ranks with a limit of their own of which little is left, and lately there was much."""
     history = state.memory
     size = min(state.size(), len(history.at))
-    newest = history.newest(history.bytes.shape[1], size)[1]
-    with np.errstate(invalid="ignore"):
-        taken = newest[:, -1] - np.nanmin(
-            np.concatenate([newest, history.spans[:size]], axis=1), axis=1, initial=np.inf
-        )
+    least = np.fmin(
+        np.fmin.reduce(history.bytes[:size], axis=1),
+        np.fmin.reduce(history.spans[:size], axis=1),
+    )
+    taken = history.last_bytes(size) - least
     found = []
     for rank in np.flatnonzero(taken >= LEAST_TAKEN_BYTES).tolist()[:MAX_RANKS]:
         for room in rooms(state, rank):

@@ -73,13 +73,22 @@ class MemoryHistory:
         if not value <= self.spans[rank, bucket]:
             self.spans[rank, bucket] = value
 
-    def newest(self, count: int, size: int) -> tuple[Integers, Floats]:
-        """Steps and bytes of the ``count`` newest readings, oldest first, shape (size, count)."""
-        order = (self.at[:size, None] + 1 + np.arange(NEWEST - count, NEWEST)) % NEWEST
-        return (
-            np.take_along_axis(self.steps[:size], order, axis=1),
-            np.take_along_axis(self.bytes[:size], order, axis=1),
-        )
+    def newest(self, ranks: Integers) -> tuple[Integers, Floats]:
+        """Steps and bytes of the newest readings of ``ranks``, oldest first, a row each."""
+        order = (self.at[ranks, None] + 1 + np.arange(NEWEST)) % NEWEST
+        rows = ranks[:, None]
+        return self.steps[rows, order], self.bytes[rows, order]
+
+    def last_bytes(self, size: int) -> Floats:
+        """The newest reading of each rank; NaN: none."""
+        last: Floats = self.bytes[np.arange(size), self.at[:size]]
+        return last
+
+    def rose_by(self, size: int) -> Floats:
+        """How far the largest of the newest readings is above the least of them; NaN: none."""
+        kept = self.bytes[:size]
+        rose: Floats = np.fmax.reduce(kept, axis=1) - np.fmin.reduce(kept, axis=1)
+        return rose
 
     # --- a part of the state ------------------------------------------------------------------
 
