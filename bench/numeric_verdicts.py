@@ -40,7 +40,7 @@ class World:
 
     def say(self, kind: type[m.FromRank], rank: int, /, **fields: object) -> None:
         self.seq[rank] += 1
-        message = kind(0, rank, self.seq[rank], float(self.step), **fields)  # type: ignore[arg-type]
+        message = kind(0, rank, self.seq[rank], float(self.step), **fields)
         self.state.apply(message, 1000.0 + self.step)
 
     def complete(self, changes: dict[int, float] | None = None) -> float:

@@ -199,3 +199,12 @@ def test_every_pair_of_stages_on_one_rank_begins_with_the_earlier_one() -> None:
     for first, second in itertools.combinations(own, 2):
         play = world(ranks=2).sees(1, second, "x", microbatch=1).sees(1, first, "x", microbatch=1)
         assert play.done().findings()[0].kind == f"nonfinite-{first.name.lower()}"
+
+
+def test_a_bad_batch_beside_a_bad_parameter_is_named_as_well() -> None:
+    """What a rank computes may come from a shard it gathered; what it reads may not."""
+    play = world("fsdp2").sees(1, Stage.PARAMETER, WEIGHT)
+    play.sees(EVERYBODY, Stage.FORWARD, "up", microbatch=1)
+    play.sees(2, Stage.INPUT, "args[0]", microbatch=1)
+    found = {f.kind: f.ranks for f in play.done().findings()}
+    assert found == {"nonfinite-parameter": [1], "nonfinite-input": [2]}

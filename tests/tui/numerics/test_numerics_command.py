@@ -28,7 +28,7 @@ class Ranks:
 
     def say(self, rank: int, kind: type[m.FromRank], /, **fields: object) -> None:
         self.seq[rank] += 1
-        told = kind(0, rank, self.seq[rank], time.monotonic(), **fields)  # type: ignore[arg-type]
+        told = kind(0, rank, self.seq[rank], time.monotonic(), **fields)
         self.peer.send(told)
 
     def join(self) -> None:

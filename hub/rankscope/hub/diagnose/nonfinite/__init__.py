@@ -46,7 +46,7 @@ def _findings(state: RunState, episode: Episode, now_s: float, *, by_scaler: boo
     world = state.size()
     own = _norms(state, episode.first_step)
     found = []
-    for origin in origins(here, own, world, sharded=_sharded(state)):
+    for origin in origins(here, own, world):
         step = max(1, episode.first_step - origin.steps_back)
         evidence = [
             *lines.places(origin, here),
@@ -83,13 +83,6 @@ def _where(origin: Origin) -> dict[str, str | int]:
     if sign.microbatch and origin.ranks:
         where["microbatch"] = sign.microbatch
     return where
-
-
-def _sharded(state: RunState) -> bool:
-    """Whether the ranks hold parts of the same parameters (FSDP)."""
-    values = state.words.identities.values
-    index = state.ranks.identity[: state.size()]
-    return any(values[i].trainer.startswith("fsdp") for i in np.unique(index[index >= 0]).tolist())
 
 
 def _norms(state: RunState, step: int) -> dict[int, float]:

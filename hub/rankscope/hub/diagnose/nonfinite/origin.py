@@ -50,13 +50,11 @@ class Origin:
     """Ranks whose own gradient was not looked at, where that leaves the origin open."""
 
 
-def origins(
-    here: Mapping[int, RankSigns], norms: Mapping[int, float], world: int, *, sharded: bool
-) -> list[Origin]:
+def origins(here: Mapping[int, RankSigns], norms: Mapping[int, float], world: int) -> list[Origin]:
     """Where it began, from what each rank saw in the first bad step.
 
     ``norms`` are the ranks' own gradient norms in that step, where told; ``world`` is how many
-    ranks there are; ``sharded`` when the ranks hold parts of the same parameters.
+    ranks there are.
     """
     began: dict[str, dict[int, Sign]] = {}
     first = {rank: seen for rank, seen in here.items() if seen.bad & BEFORE_REDUCTION}
@@ -68,13 +66,13 @@ def origins(
     }
     if from_state:
         return [Origin(KINDS[Stage.OPTIMIZER], Stage.OPTIMIZER, sorted(from_state), from_state, 1)]
-    if sharded and parameters:
-        return [_origin(parameters)]
     own = {
         rank: sign
         for rank, seen in first.items()
         if rank not in parameters and (sign := _first_own(seen))
     }
+    if parameters:  # whoever gathers that shard computes with it, too: only an input is his own
+        own = {rank: sign for rank, sign in own.items() if sign.stage == Stage.INPUT}
     for rank, sign in {**parameters, **_uninfected(own)}.items():
         began.setdefault(KINDS[sign.stage], {})[rank] = sign
     if began:
