@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from rankscope.hub.diagnose.nonfinite.origin import OWN, Origin
-from rankscope.hub.diagnose.nonfinite.sentences import STAGES, article
+from rankscope.hub.diagnose.nonfinite.sentences import ONE, STAGES, article
 from rankscope.hub.diagnose.text import ranks_text
 from rankscope.hub.state.numerics.episodes import Episode, RankSigns
 from rankscope.protocol.messages import Sign, Stage
@@ -29,8 +29,10 @@ def places(origin: Origin, here: Mapping[int, RankSigns]) -> list[str]:
 
 
 def _place(sign: Sign) -> str:
-    what = STAGES.get(sign.stage, "numbers")
+    what = ONE.get(sign.stage, "numbers")
     of = f" of {sign.name}" if sign.name else ""
+    if sign.name and sign.stage in (Stage.PARAMETER, Stage.UPDATED):
+        what, of = sign.name, f" {what}"
     when = f", microbatch {sign.microbatch}" if sign.microbatch else ""
     count = f", {sign.count:,} element{'' if sign.count == 1 else 's'}" if sign.count else ""
     note = f" ({sign.note})" if sign.note else ""

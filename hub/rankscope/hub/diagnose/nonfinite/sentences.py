@@ -19,6 +19,13 @@ STAGES = {
 }
 """What a stage's numbers are called."""
 
+ONE = STAGES | {
+    Stage.PARAMETER: "before the update",
+    Stage.FORWARD: "output",
+    Stage.UPDATED: "after the update",
+}
+"""The same of a single module or parameter: ``output of blocks.2``."""
+
 
 def article(value: str) -> str:
     return {"nan": "NaN", "inf": "Inf", "-inf": "-Inf"}.get(value, value)
