@@ -375,6 +375,31 @@ def test_collectives_that_a_sentinel_finds_of_a_dead_rank_count() -> None:
     assert (found.kind, found.ranks, found.victims) == ("collective-mismatch", [1], [0])
 
 
+@pytest.mark.parametrize("how", ["timeout", "watchdog"])
+def test_the_cause_of_a_hang_stays_the_verdict_when_the_others_give_up(how: str) -> None:
+    """A timeout ends those who waited and then the launcher all others: consequences."""
+    job = training()
+    job.world.phase(2, m.Phase.FORWARD)
+    job.enters(TOKENS, ranks=(0, 1, 3)).hang(0.75)
+    told(job, 0, 1, 3).stack(2, "model.py:7 in forward").hang(30.0)
+    world = job.world
+    if how == "timeout":
+        message = "gloo: Timed out waiting 30000ms for recv operation to complete"
+        world.raises(0, "RuntimeError", from_peer=True, message=message)
+        world.exits(0, 1)
+    else:
+        world.kill(0, signal=6)
+    before = only(job)
+    assert (before.kind, before.ranks) == ("missing-collective", [2])
+    world.advance(0.25)
+    for rank in (1, 2, 3):
+        world.kill(rank, signal=15)
+    world.now_s += 2.0
+    found = only(job)
+    assert (found.kind, found.severity, found.ranks) == ("missing-collective", "critical", [2])
+    assert found.where["source"] == "model.py:7 in forward"
+
+
 # --- circles and the fabric ------------------------------------------------------------------
 
 

@@ -78,21 +78,19 @@ EXPLAIN = ("rank-dead", "rank-stopped", "link-lost", "exception")
 
 
 def _left_before(scene: Scene) -> set[int]:
-    """Ranks that had left the loop when others failed in a collective that wants all of them."""
-    return {
-        rank
-        for wait in scene.waits
-        if scene.failed.intersection(wait.waiting)
-        for rank in wait.missing
-    }
+    """Ranks that had left the loop, or stood still, when others failed for want of them."""
+    return scene.behind
 
 
 def _consequence(state: RunState, finding: Finding, left: set[int]) -> bool:
     """Whether collectives that did not match, or ranks that left, may have brought this about."""
     if finding.kind not in ("exception", "rank-dead"):
         return False
+    failed = failed_ranks(state)
     named = finding.ranks or finding.victims
-    return bool(named) and left.union(failed_ranks(state)).issuperset(named)
+    if not named:
+        return bool(failed)  # the launcher ended the others, having seen that
+    return left.union(failed).issuperset(named)
 
 
 def _too_early(state: RunState, finding: Finding) -> bool:

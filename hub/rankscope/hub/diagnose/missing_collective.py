@@ -73,6 +73,6 @@ def _headline(scene: Scene, found: Absence, grave: Severity, source: str) -> str
     tail = f"{words.count_text(found.waiting)} {waits}{at}"
     if grave == "info":
         return f"{who} {'is' if len(found.ranks) == 1 else 'are'} late for {what}, {tail}"
-    if all(not scene.live[rank] for rank in found.ranks):
+    if all(words.has_left(scene.state, rank) for rank in found.ranks):
         return f"{who} left the training loop and never entered {what}, {tail}"
     return f"{who} never entered {what}, {tail}"

@@ -50,6 +50,8 @@ def may_be_blamed(scene: Scene, rank: int) -> bool:
     ranks = scene.state.ranks
     if rank in scene.explained or ranks.process[rank] == STOPPED:
         return False
+    if rank in scene.behind:
+        return True
     if not scene.live[rank]:
         return has_left(scene.state, rank)
     return scene.heard_lately(rank) and ranks.step.item(rank) > ranks.start_step.item(rank)

@@ -17,7 +17,7 @@ from rankscope.hub.liveness import live, silence_s
 from rankscope.hub.stall import has_stepped
 from rankscope.hub.state import RunState
 from rankscope.hub.state.columns import Flags, Floats, Integers
-from rankscope.hub.state.ranks import FINISHED
+from rankscope.hub.state.ranks import FINISHED, STOPPED
 
 TROUBLE_S = 0.4
 """What moved within this time is not looked at."""
@@ -73,6 +73,8 @@ class Scene:
     """Ranks in any of ``waits``."""
     failed: set[int]
     """Of these, ranks that have ended because of whom they waited for, as it seems."""
+    behind: set[int]
+    """For whom those waited."""
     explained: set[int] = field(default_factory=set)
     """Ranks of which an earlier verdict tells."""
 
@@ -122,17 +124,16 @@ class Scene:
 
     def age_s(self, culprits: list[int], waiting: list[int]) -> float:
         """How long the first of ``waiting`` has waited for ``culprits``, none of which moved."""
-        ages = [
-            self.now_s - self.state.ranks.goodbye_s.item(rank)
-            for rank in culprits
-            if not self.live[rank]
-        ]
-        still = [rank for rank in culprits if self.live[rank]]
-        if still:
-            ages.append(float(np.min(self.idle_s[still])))
+        ages = [self.still_s(rank) for rank in culprits]
         if waiting:
             ages.append(float(np.max(self.idle_s[waiting])))
         return max(0.0, min(ages)) if ages else 0.0
+
+    def still_s(self, rank: int) -> float:
+        """How long the rank has not moved, or has been gone."""
+        gone_s = self.state.ranks.goodbye_s.item(rank)
+        left = not self.live[rank] and gone_s == gone_s
+        return self.now_s - gone_s if left else float(self.idle_s[rank])
 
     def heard_lately(self, rank: int) -> bool:
         return bool(self.silent_s[rank] <= FRESH_S)
@@ -154,7 +155,9 @@ def look(state: RunState, now_s: float) -> Scene | None:
     if not still.any() and not failed:
         return None
     groups = table(state)
-    waits = _waits(groups, still) + _failures(state, groups, failed)
+    patience_s = critical_s(state)
+    failures = _failures(state, groups, failed, patience_s)
+    waits = _waits(groups, still) + failures
     return Scene(
         state=state,
         now_s=now_s,
@@ -162,11 +165,12 @@ def look(state: RunState, now_s: float) -> Scene | None:
         idle_s=idle_s,
         silent_s=silence_s(state, now_s),
         late_s=late_s(state),
-        critical_s=critical_s(state),
+        critical_s=patience_s,
         groups=groups,
         waits=waits,
         waiting={rank for wait in waits for rank in wait.waiting},
         failed=set(failed),
+        behind={rank for wait in failures for rank in wait.missing},
     )
 
 
@@ -207,20 +211,26 @@ def _waits(groups: Table, still: Flags) -> list[Wait]:
     return waits
 
 
-def _failures(state: RunState, groups: Table, failed: list[int]) -> list[Wait]:
-    """The collectives in which ranks failed, and the members that had left before."""
+def _failures(state: RunState, groups: Table, failed: list[int], critical_s: float) -> list[Wait]:
+    """The collectives in which ranks failed, and the members that kept them from ending: those
+    that had left before, and those that had stood still for long when the others gave up."""
     if not failed:
         return []
-    broken_s = broke_s(state, failed) + CLOCK_FUZZ_S
+    broken_s = broke_s(state, failed)
     ranks = state.ranks
-    left = (ranks.goodbye == FINISHED) & (ranks.goodbye_s <= broken_s)
-    if not left.any():
+    left = (ranks.goodbye == FINISHED) & (ranks.goodbye_s <= broken_s + CLOCK_FUZZ_S)
+    moved_s = np.fmax(ranks.moved_s, state.progress.moved_s[: len(ranks.moved_s)])
+    stood = broken_s - moved_s >= critical_s
+    stood &= ~(ranks.ended_s <= broken_s + CLOCK_FUZZ_S)  # whoever died before is a cause itself
+    stood[[*failed, *(rank for rank in state.words.exceptions if rank < len(stood))]] = False
+    stood[ranks.process == STOPPED] = False
+    if not (left | stood).any():
         return []
     waits = []
     for group in groups.of_ranks(failed)[:MAX_GROUPS]:
         here = [rank for rank in failed if rank in group]
         entered = max(place.entered for rank in here if (place := group.member(rank)))
-        gone = left[group.ranks] & (group.entered < entered)
+        gone = (left | stood)[group.ranks] & (group.entered < entered)
         if gone.any():
             seq = int(group.entered[gone].min()) + 1
             waits.append(Wait(group, seq, here, group.ranks[gone].tolist()))

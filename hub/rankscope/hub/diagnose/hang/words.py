@@ -15,10 +15,7 @@ MAX_PLACES_TOLD = 4
 
 def stack_of(scene: Scene, rank: int) -> StackNote | None:
     """The rank's stacks, if it has not moved since they were taken."""
-    ranks = scene.state.ranks
-    moved_s = scene.now_s - float(scene.idle_s[rank])
-    if not scene.live[rank]:
-        moved_s = ranks.goodbye_s.item(rank)
+    moved_s = scene.now_s - scene.still_s(rank)
     return scene.state.stacks.newest(rank, moved_s - 0.05)
 
 
@@ -44,6 +41,9 @@ def where_text(scene: Scene, rank: int) -> str:
     """Where the rank is, in words: ``in forward of step 12, at train.py:88 in main``."""
     state = scene.state
     source = source_of(scene, rank)
+    if not scene.live[rank] and not has_left(state, rank):
+        at = f", at {source}" if source else ""
+        return f"had stood still {at_text(state, rank)}{at}"
     if not scene.live[rank]:
         after = f"after step {state.ranks.step.item(rank)}"
         if state.ranks.process[rank] == ENDED:
