@@ -70,7 +70,7 @@ def facts(seen: Observed) -> dict[str, str]:
 
 
 @contextmanager
-def nan_in(parameter: torch.nn.Parameter) -> Iterator[None]:
+def nan_in(parameter: torch.Tensor) -> Iterator[None]:
     """One number of the gradient is NaN in each backward meanwhile."""
 
     def spoil(gradient: torch.Tensor) -> torch.Tensor:
@@ -113,7 +113,8 @@ class Odd(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.again(self.tied(x)) * self.frozen * self.whole + self.rows(torch.tensor([1, 1]))
         y = y.double() * self.wide + self.empty.sum() + (self.angle.real + self.angle.imag)
-        return y.float() + self.short.float()
+        out: torch.Tensor = y.float() + self.short.float()
+        return out
 
 
 def odd_optimizer(model: Odd) -> torch.optim.Optimizer:
@@ -178,7 +179,7 @@ def test_a_model_attached_twice_is_looked_at_once() -> None:
     with observed((model, optimizer), (model, optimizer)) as seen, nan_in(model.first.weight):
         step(model, optimizer)
         assert [sign.name for sign in own_signs(seen)] == ["first.weight"]
-        assert len(model.first.weight._post_accumulate_grad_hooks) == 1  # type: ignore[attr-defined]
+        assert len(model.first.weight._post_accumulate_grad_hooks) == 1
 
 
 def test_two_models_with_an_optimizer_each_are_both_looked_at() -> None:
@@ -281,7 +282,7 @@ def test_a_scaler_s_factor_is_taken_out_of_the_norm() -> None:
     """And an overflow under it is marked, for it is ordinary."""
     model = Net()
     optimizer = sgd(model)
-    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=1)  # type: ignore[attr-defined]
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=1)
     with observed((model, optimizer)) as seen:
         for number in (1, 2):
             optimizer.zero_grad()

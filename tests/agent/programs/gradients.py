@@ -164,7 +164,10 @@ def spoiler(rank: int, step: int, microbatch: int, value: float, name: str = "bl
 def sum_then_divide(state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
     work = dist.all_reduce(bucket.buffer(), async_op=True)
     assert work is not None
-    return work.get_future().then(lambda f: f.value()[0].div_(dist.get_world_size()))
+    reduced: torch.futures.Future[torch.Tensor] = work.get_future().then(
+        lambda future: future.value()[0].div_(dist.get_world_size())
+    )
+    return reduced
 
 
 WAYS: dict[str, Way] = {

@@ -145,7 +145,7 @@ class Ledger:
             self.names[index],
             microbatch=microbatch,
             value=found.value,
-            count=found.count,
+            count=found.elements,
             note=note or self.scaler_note(),
         )
 

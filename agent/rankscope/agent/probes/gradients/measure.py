@@ -20,8 +20,8 @@ class Bad(NamedTuple):
 
     value: str
     """``nan``, ``inf`` or ``-inf``, the worst of them in that order."""
-    count: int
-    """Elements that are not finite."""
+    elements: int
+    """How many are not finite."""
 
 
 def real(tensor: Any) -> torch.Tensor | None:
@@ -59,7 +59,8 @@ def norm(tensor: torch.Tensor) -> torch.Tensor:
     """The L2 norm of one real floating tensor of any type and size, as a 0-dim double."""
     if not tensor.numel():
         return torch.zeros((), dtype=torch.float64, device=tensor.device)
-    return torch.linalg.vector_norm(tensor.detach(), dtype=torch.float64)
+    found: torch.Tensor = torch.linalg.vector_norm(tensor.detach(), dtype=torch.float64)
+    return found
 
 
 def bad(tensor: Any) -> Bad | None:

@@ -53,11 +53,13 @@ def look(
         if not math.isfinite(norm) and (bad := measure.bad(tensor)) is not None
     ]
     if clipped and len(found) == len(named):
-        whole = all(bad.value == "nan" and bad.count == tensor.numel() for _, tensor, bad in found)
+        whole = all(
+            bad.value == "nan" and bad.elements == tensor.numel() for _, tensor, bad in found
+        )
         if whole:
             text = "; ".join(part for part in ("all of it, as clipping by NaN does", note) if part)
             signs.add(Stage.REDUCED, value="nan", note=text)
             return True
     for name, _, bad in found:
-        signs.add(Stage.REDUCED, name, value=bad.value, count=bad.count, note=note)
+        signs.add(Stage.REDUCED, name, value=bad.value, count=bad.elements, note=note)
     return bool(found)
