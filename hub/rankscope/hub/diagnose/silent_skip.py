@@ -23,7 +23,8 @@ def silent_skip(state: RunState, now_s: float) -> list[Finding]:
 def _alone(state: RunState, skip: Skip, now_s: float) -> Finding:
     ranks = [rank for rank in skip.ranks if rank < state.size()]
     updated = sorted(set(np.flatnonzero(live(state)).tolist()) - set(ranks))
-    who = ranks_text(updated) if len(updated) == skip.others and updated else f"{skip.others} ranks"
+    others = f"{skip.others} other{'' if skip.others == 1 else 's'}"
+    who = ranks_text(updated) if len(updated) == skip.others and updated else others
     evidence = [f"step {skip.step}: {who} updated, {ranks_text(ranks)} did not"]
     if skip.times > 1:
         evidence.append(f"so in {skip.times} steps up to step {skip.last_step}")
