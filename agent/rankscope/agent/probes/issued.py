@@ -46,6 +46,8 @@ class Issued(Probe):
         self.box: BlackBox | None = None
         self._calls: deque[tuple[str, int, str]] = deque(maxlen=MAX_SOURCES)
         self._kinds: dict[CodeType, int] = {}
+        self._torchs: set[tuple[CodeType, CodeType]] = set()
+        """Pairs of a function of torch.distributed and what of torch's calls it, two frames up."""
         self._known: dict[Any, _Known] = {}
         self._placed: list[tuple[Any, str, Any, Any]] = []
         self._lingers = False
@@ -105,14 +107,20 @@ class Issued(Probe):
     def _noted(self, method: str, called: Callable[..., None], original: Any) -> Any:
         """``original`` with a note made before it."""
 
+        getframe, torchs = sys._getframe, self._torchs
+
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            (late if probe._lingers else called)(method, self, args)
+            # FSDP2 calls dozens of times in a step, through two functions of torch.distributed.
+            frame: Any = getframe(1)
+            behind = frame.f_back and frame.f_back.f_back
+            if not behind or (frame.f_code, behind.f_code) not in torchs:
+                (late if probe._lingers else called)(method, self, args, frame)
             return original(self, *args, **kwargs)
 
-        def late(method: str, group: Any, args: Any) -> None:
+        def late(method: str, group: Any, args: Any, frame: Any) -> None:
             try:
                 if probe.on and os.getpid() == probe._pid:
-                    probe.on_call(0.0, method, group, args)
+                    probe.on_call(0.0, method, group, args, frame)
             except Exception as error:
                 probe.on = False
                 if switch.is_users(error):
@@ -121,9 +129,9 @@ class Issued(Probe):
         probe = self
         return _named(call, method)
 
-    def on_call(self, now: float, method: str, group: Any, args: Any) -> None:
-        """``group.method(*args)`` is about to be called."""
-        caller = self._caller()
+    def on_call(self, now: float, method: str, group: Any, args: Any, frame: Any) -> None:
+        """``group.method(*args)`` is about to be called, from ``frame``."""
+        caller = self._caller(frame)
         if caller is None:
             return
         try:
@@ -171,24 +179,28 @@ class Issued(Probe):
         """The newest calls, as they were written down. Any thread."""
         return [] if self.box is None else blackbox.read(self.box.contents())
 
-    def _caller(self) -> Any:
+    def _caller(self, frame: Any) -> Any:
         """The user's frame that calls, else the package's; None where torch calls by itself."""
-        kinds = self._kinds
-        frame: Any = sys._getframe(1)
-        first = None
+        direct, depth, first = frame, 0, None
         while frame is not None:
-            code = frame.f_code
-            kind = kinds.get(code)
-            if kind is None:
-                kind = kinds[code] = _kind(code.co_filename)
+            kind = self._kind(frame.f_code)
             if kind == _USERS:
                 return frame
             if kind != _OURS and first is None:
                 if kind == _TORCHS:
+                    if depth == 2:
+                        self._torchs.add((direct.f_code, frame.f_code))
                     return None
                 first = frame
             frame = frame.f_back
+            depth += 1
         return first
+
+    def _kind(self, code: CodeType) -> int:
+        kind = self._kinds.get(code)
+        if kind is None:
+            kind = self._kinds[code] = _kind(code.co_filename)
+        return kind
 
 
 def _kind_of(args: Any) -> tuple[Any, ...]:
