@@ -62,7 +62,7 @@ def test_only_its_own_questions_are_answered(rank: Rank) -> None:
 def test_a_rank_that_advances_is_not_held_up_by_a_question(
     rank: Rank, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its recorder is not dumped; one that stands still is read in full."""
+    """Its recorder is not dumped; one that stands still, or has few entries, is read in full."""
     dumped: list[int] = []
 
     def dumps() -> list[Any]:
@@ -70,16 +70,18 @@ def test_a_rank_that_advances_is_not_held_up_by_a_question(
         return []
 
     monkeypatch.setattr(recorder, "dumps", dumps)
+    monkeypatch.setattr(evidence, "FEW", -1)
     rank.turn()
     rank.note(events.BEGIN_BACKWARD)
     rank.turn(m.Inquire(1, ("operations",)))
     (operations,) = rank.said(m.Operations)
     assert operations.note == evidence.ADVANCING
     assert not dumped
-    monkeypatch.setattr(evidence, "STILL_S", 0.0)
-    monkeypatch.setattr(rank.talk.evidence.answers, "_answered_s", {})  # type: ignore[union-attr]
-    rank.turn(m.Inquire(1, ("operations",)))
-    assert dumped == [1]
+    for count, change in enumerate(({"STILL_S": 0.0}, {"STILL_S": 9.0, "FEW": 400}), 1):
+        for name, value in change.items():
+            monkeypatch.setattr(evidence, name, value)
+        rank.turn(m.Inquire(1, ("operations",)), later_s=count * 1.5)
+        assert len(dumped) == count
 
 
 def test_evidence_that_fails_is_off_and_the_rest_goes_on(

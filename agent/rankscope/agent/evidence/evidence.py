@@ -40,6 +40,9 @@ SHORT_FRAMES = 24
 STILL_S = 0.3
 """A rank that moved so lately advances: its recorder is not dumped, which would hold it up."""
 
+FEW = 400
+"""Early in a run, with so few entries, a dump takes some milliseconds and is always given."""
+
 ADVANCING = "the rank advances: only the calls of its own code are listed, not DDP's and FSDP's"
 NO_RECORDER = "this torch has no flight recorder: which collectives were called is not known"
 RECORDER_OFF = "the flight recorder is off or empty: set TORCH_FR_BUFFER_SIZE=2000 to have it"
@@ -128,7 +131,8 @@ class Evidence:
         yield Stacks, told | where
 
     def _operations(self, why: str) -> Words:
-        if why == ASKED and self.suspicion.still_s(time.monotonic()) < STILL_S:
+        few = sum(max(0, one.last_enqueued) for one in self._statuses) <= FEW
+        if why == ASKED and not few and self.suspicion.still_s(time.monotonic()) < STILL_S:
             yield Operations, self._while_advancing()
             return
         dumps = recorder.dumps()
