@@ -61,6 +61,17 @@ def status(*findings: Finding, step: int = 11) -> Status:
     )
 
 
+def test_a_script_that_is_not_heard_is_given_up() -> None:
+    """Five seconds after its fault; where the fault is there from the start, much later."""
+    told = Truth(injected(), 100.0)
+    vigil = Vigil(fault("sigkill"), 90.0, 20.0, stranger=True)
+    assert not vigil.look(104.0, told, status())
+    assert vigil.look(106.0, told, status())
+    early = Vigil(fault("environment"), 90.0, 20.0, stranger=True)
+    assert not early.look(130.0, told, status(step=0))
+    assert early.look(100.0 + START_S + 1, told, status(step=0))
+
+
 def test_a_right_verdict_is_exact() -> None:
     """Kind, ranks, step and phase; itself among the criticals does not count against it."""
     right = finding()

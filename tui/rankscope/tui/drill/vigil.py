@@ -45,7 +45,9 @@ class Vigil:
         if status is not None:
             self._take(now_s, status)
         if self.stranger and self.truth is not None and not self.heard:
-            return now_s - self.truth.at_s > UNHEARD_S
+            # A fault of the set-up is there before the script has begun.
+            patience_s = START_S if self.fault.whole_run else UNHEARD_S
+            return now_s - self.truth.at_s > patience_s
         if self.truth is None or self.happened_s is None:
             return now_s - self.began_s > START_S
         if self._right_s is not None and now_s - self._right_s >= SETTLE_S:
