@@ -208,7 +208,7 @@ def _around(kind: Any, own: Any, models: dict[int, _Hooks | _Note]) -> Any:
                 return own(module, *args, **kwargs)
             # Looked up anew: a tracer may have put a call of its own in place for a while.
             return super(kind, module).__call__(*args, **kwargs)
-        if hooks.__class__ is _Note:
+        if isinstance(hooks, _Note):
             if own is not None:
                 output = own(module, *args, **kwargs)
             else:

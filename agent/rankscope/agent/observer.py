@@ -29,6 +29,7 @@ from rankscope.agent.probes.late import LateReader
 from rankscope.agent.probes.loader import Loader
 from rankscope.agent.probes.loss import Loss
 from rankscope.agent.probes.memory import MemoryProbe
+from rankscope.agent.probes.numerics.forward import Forward
 from rankscope.agent.probes.step import Step
 from rankscope.agent.signs import Signs
 
@@ -86,6 +87,7 @@ class Observer:
         self.facts = self._probe(Facts)
         self.step = self._probe(Step)
         self.backward = self._probe(Backward)
+        self.forward = self._probe(Forward)
 
     def _probe(self, kind: type[Any]) -> Any:
         return self.probes[kind.name]

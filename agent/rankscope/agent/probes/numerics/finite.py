@@ -19,8 +19,8 @@ FUSED = frozenset({torch.float16, torch.bfloat16, torch.float32})
 class Trouble(NamedTuple):
     value: str
     """The worst: ``nan``, else ``inf``, else ``-inf``."""
-    count: int
-    """How many elements are not finite."""
+    elements: int
+    """How many are not finite."""
 
 
 def local(tensor: Any) -> Tensor:

@@ -130,6 +130,7 @@ class Noted:
         self.probe = probe
         self.outputs = Outputs([""], self._spend)
         self._removals: list[Callable[[], None]] = []
+        self._ids: list[int] | None = None
         self._model = weakref.ref(model)
         calls = probe.observer.calls
         self._remove = calls.add(model, begins=(probe, self.on_begin), ends=(probe, self.on_end))
@@ -140,8 +141,12 @@ class Noted:
         model = self._model()
         if model is None:
             return
-        self._forget()
         found = chosen(model, limit)
+        ids = [id(module) for _, module in found]
+        if ids == self._ids:
+            return  # what is known of their outputs stays known
+        self._forget()
+        self._ids = ids
         self.outputs = Outputs([*(name for name, _ in found), ""], self._spend)
         self.outputs.on_device = self._on_device
         self._own = self.outputs.noting(len(found))

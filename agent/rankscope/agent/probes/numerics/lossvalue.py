@@ -39,7 +39,7 @@ class LossValue(Probe):
         if not isinstance(tensor, Tensor):
             return
         if tensor.is_cuda and not capturing():
-            device = self.observer.probes["forward"].device
+            device = self.observer.forward.device
             device.note(Stage.LOSS, "", self.observer.microbatch, finite.local(tensor))
         if not tensor.is_cpu:
             return

@@ -67,11 +67,10 @@ class Outputs:
         """What is done with an output on a CUDA device, which cannot be read afterwards."""
         self._forwards: list[_Forward] = []
         self._notes: list[tuple[int, Any, Any]] = []
-        self._weak = [False] * len(names)  # whose outputs autograd keeps, or are too large
         self._held = [False] * len(names)  # whose outputs are kept alive here
-        self._measured: list[tuple[int, Any]] = []
+        self._measures = False
+        self._measured: list[tuple[int, Any, int]] = []
         self._begun = 0
-        self._room_bytes = 0
         self._timed = 0  # the module whose notes are timed in this forward: another one each time
         self._usual = 0  # notes in the forward before
 
@@ -89,10 +88,8 @@ class Outputs:
             del self._forwards[0]
         self._notes = []
         self.active = True
-        if self._begun % MEASURE_EVERY < 2:  # twice, for the first forward may be a small one
-            self._held = [False] * len(self.names)
-            self._weak = [False] * len(self.names)
-            self._room_bytes = HELD_BYTES // FORWARDS
+        # Twice at first, for the first forward may be a small one.
+        self._measures = self._begun % MEASURE_EVERY == 0 or self._begun == 1
         self._begun += 1
         kept = [
             (place, tensor.detach() if tensor.nbytes <= LARGE_BYTES else weakref.ref(tensor))
@@ -102,14 +99,31 @@ class Outputs:
         self._forwards.append(_Forward(microbatch, kept, self._notes))
 
     def end(self) -> None:
-        """The forward has ended: what is alive now without us will be so in the backward."""
+        """The forward has ended: what is alive now without us will be so in the backward.
+
+        The rest is kept alive from now on, as far as there is room for it.
+        """
         self.active = False
+        if self._measures:
+            self._measure()
         self._timed = self._begun % len(self.names)
-        for module, output in self._measured:
-            if output() is not None:  # on a CPU
-                self._weak[module], self._held[module] = True, False
-        self._measured = []
         self._usual = len(self._notes)
+
+    def _measure(self) -> None:
+        sizes: dict[int, int] = {}
+        gone: set[int] = set()
+        for module, output, size_bytes in self._measured:
+            sizes[module] = sizes.get(module, 0) + size_bytes
+            found = output()
+            if found is None:
+                gone.add(module)
+        self._measured = []
+        room_bytes = HELD_BYTES // FORWARDS
+        self._held = [False] * len(self.names)
+        for module in sizes:
+            if module in gone and sizes[module] <= room_bytes:
+                room_bytes -= sizes[module]
+                self._held[module] = True
 
     def noting(self, module: int) -> Callable[[Any, Any], None]:
         """What is called with arguments and output of ``module`` after each of its calls."""
@@ -123,10 +137,11 @@ class Outputs:
                     output = first_tensor(output)
                     if output is None:
                         return
-                if self._weak[module]:
-                    output = reference(output)
-                else:
-                    output = output.detach() if self._held[module] else self._kept(module, output)
+                if output.is_cuda:
+                    self.on_device(module, output)
+                elif self._measures:
+                    self._measured.append((module, reference(output), output.nbytes))
+                output = output.detach() if self._held[module] else reference(output)
                 given = args[0] if args else None
                 given = reference(given) if type(given) is Tensor else None
                 self._notes.append((module, output, given))
@@ -134,20 +149,6 @@ class Outputs:
                     self.spend((clock() - began_s) * self._usual)
 
         return note
-
-    def _kept(self, module: int, output: Tensor) -> Any:
-        """The first time: the output itself while there is room for it, then a weak reference."""
-        if output.is_cuda:
-            self.on_device(module, output)
-            return weakref.ref(output)
-        size = output.nbytes
-        if not output.is_cpu or size > self._room_bytes:
-            self._weak[module] = True
-            return weakref.ref(output)
-        self._room_bytes -= size
-        self._held[module] = True
-        self._measured.append((module, weakref.ref(output)))
-        return output.detach()
 
     def clear(self) -> None:
         """Let go of everything."""

@@ -141,7 +141,7 @@ class ParameterValues(Probe):
                     Stage.OPTIMIZER,
                     name,
                     value=state.value,
-                    count=state.count,
+                    count=state.elements,
                     note="bad after the update, whose gradient was finite",
                 )
             elif value.value == "nan" and not signs.has(Stage.PARAMETER):
@@ -150,10 +150,10 @@ class ParameterValues(Probe):
                     Stage.PARAMETER,
                     name,
                     value=value.value,
-                    count=value.count,
+                    count=value.elements,
                     note="seen after the update, whose gradient and state were finite",
                 )
-        signs.add(Stage.UPDATED, name, value=value.value, count=value.count, note=note)
+        signs.add(Stage.UPDATED, name, value=value.value, count=value.elements, note=note)
 
     def _tell(self, stage: Stage, name: str, tensor: Tensor) -> None:
         signs = self.observer.signs
@@ -162,7 +162,7 @@ class ParameterValues(Probe):
             return
         found = finite.trouble(tensor)
         if found is not None:
-            signs.add(stage, name, value=found.value, count=found.count)
+            signs.add(stage, name, value=found.value, count=found.elements)
 
     def _state_troubles(self, parameter: Any) -> Iterator[Trouble]:
         for optimizer in (held() for held in self._optimizers):
