@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from rankscope.protocol.shapes import SEVERITIES, Finding, Incident
+from rankscope.protocol.shapes import Finding, Incident
 
 SHOWN = 1000
 """The newest entries that the view holds; the file holds all."""
@@ -83,8 +83,8 @@ class Incidents:
             # What is known of it may grow; the line that closes it tells the last of it.
             before = entry_.finding.severity
             self.open[id_] = msgspec.structs.replace(entry_, finding=finding)
-            if SEVERITIES.index(finding.severity) > SEVERITIES.index(before):
-                # Told again: the log must say how grave it was, whatever becomes of the hub.
+            if before == "info" and finding.severity != "info":
+                # A mere notice was opened: the log must say that it became one that counts.
                 new.append(
                     Incident(id=id_, event="opened", at_s=now_s, attempt=attempt, finding=finding)
                 )
