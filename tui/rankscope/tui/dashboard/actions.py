@@ -4,12 +4,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 ScreenName = Literal[
-    "overview", "ranks", "rank", "collectives", "numerics", "stacks", "evidence", "help"
+    "overview", "ranks", "rank", "collectives", "numerics", "memory", "stacks", "evidence", "help"
 ]
 Group = Literal["screens", "moving", "dashboard"]
 
 SCREENS: tuple[ScreenName, ...] = (
-    *("overview", "ranks", "rank", "collectives", "numerics", "stacks", "evidence", "help"),
+    *("overview", "ranks", "rank", "collectives", "numerics", "memory", "stacks", "evidence"),
+    "help",
 )
 GROUPS: dict[Group, str] = {
     "screens": "Screens",
@@ -82,7 +83,10 @@ ACTIONS: tuple[Action, ...] = (
         "help",
         "Show all keys and what the marks mean.",
         "screens",
-        footer=("overview", "ranks", "rank", "collectives", "numerics", "stacks", "evidence"),
+        footer=(
+            *("overview", "ranks", "rank", "collectives", "numerics", "memory", "stacks"),
+            "evidence",
+        ),
     ),
     Action(
         "leave",
@@ -98,7 +102,7 @@ ACTIONS: tuple[Action, ...] = (
         "back",
         "Go back to where you came from.",
         "screens",
-        footer=("ranks", "rank", "collectives", "numerics", "stacks", "evidence", "help"),
+        footer=("ranks", "rank", "collectives", "numerics", "memory", "stacks", "evidence", "help"),
         palette=False,
     ),
     Action(
@@ -107,7 +111,7 @@ ACTIONS: tuple[Action, ...] = (
         "overview",
         "The run in one screen: verdict, speed, every rank, checkpoint.",
         "screens",
-        footer=("ranks", "rank", "collectives", "numerics", "stacks", "evidence", "help"),
+        footer=("ranks", "rank", "collectives", "numerics", "memory", "stacks", "evidence", "help"),
     ),
     Action(
         "go('ranks')",
@@ -115,7 +119,10 @@ ACTIONS: tuple[Action, ...] = (
         "ranks",
         "The table of ranks.",
         "screens",
-        footer=("overview", "rank", "collectives", "numerics", "stacks", "evidence", "help"),
+        footer=(
+            *("overview", "rank", "collectives", "numerics", "memory", "stacks", "evidence"),
+            "help",
+        ),
     ),
     Action(
         "go('collectives')",
@@ -132,6 +139,13 @@ ACTIONS: tuple[Action, ...] = (
         "Each rank's own gradients over time, and where a NaN came from.",
         "screens",
         footer=("overview", "ranks", "rank", "evidence", "help"),
+    ),
+    Action(
+        "go('memory')",
+        ("5",),
+        "memory",
+        "Each rank's memory over the run, how fast it grows, when it is full.",
+        "screens",
     ),
     Action(
         "go('stacks')",

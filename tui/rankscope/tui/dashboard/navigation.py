@@ -5,7 +5,7 @@ from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.screens.base import Screen
 from rankscope.tui.dashboard.screens.overview import OverviewScreen
 
-BASES: tuple[ScreenName, ...] = ("overview", "ranks", "collectives", "numerics")
+BASES: tuple[ScreenName, ...] = ("overview", "ranks", "collectives", "numerics", "memory")
 """Screens with a digit: going to one forgets the way back."""
 
 
@@ -85,6 +85,10 @@ def _make(name: ScreenName) -> Screen:
             from rankscope.tui.dashboard.screens.collectives import CollectivesScreen
 
             return CollectivesScreen()
+        case "memory":
+            from rankscope.tui.dashboard.screens.memory import MemoryScreen
+
+            return MemoryScreen()
         case "stacks":
             from rankscope.tui.dashboard.screens.stacks import StacksScreen
 
