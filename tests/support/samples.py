@@ -212,6 +212,26 @@ MESSAGES: dict[m.Kind, m.Message] = {
         ),
     ),
     m.Kind.INQUIRE: m.Inquire(rank=1, what=("stacks", "operations")),
+    m.Kind.SAVING: m.Saving(
+        attempt=0,
+        rank=1,
+        seq=14,
+        t_s=105.2,
+        step=12,
+        request=1795983291268,
+        phase="failed",
+        phase_t_s=105.1,
+        done_bytes=1_000_000,
+        total_bytes=2_000_000,
+        rate_bytes_per_s=4e8,
+        text="rank 1, writing: No space left on device",
+        path="",
+        culprit=1,
+        culprit_phase="writing",
+    ),
+    m.Kind.ORDER: m.Order(
+        command="checkpoint", request=1795983291268, expires_s=600.0, author="ada@node-a"
+    ),
     m.Kind.NODE_HELLO: m.NodeHello(
         node="node-a:f00d",
         seq=1,
@@ -532,6 +552,40 @@ MEMORY_VIEW = s.MemoryView(
     findings=[],
 )
 
+CHECKPOINTS = s.CheckpointsView(
+    run="20251129-160000-a1b2c3",
+    pending="saving",
+    request=1795983291268,
+    ranks=[
+        s.SaveRow(
+            rank=1,
+            step=12,
+            request=1795983291268,
+            phase="writing",
+            phase_s=0.4,
+            done_bytes=1_000_000,
+            total_bytes=2_000_000,
+            rate_bytes_per_s=4e8,
+        )
+    ],
+    left_out=0,
+    slowest=1,
+    outcomes=[
+        s.SaveOutcome(
+            step=10,
+            request=0,
+            ok=False,
+            age_s=31.0,
+            path="",
+            text="rank 1, writing: No space left on device",
+            rank=1,
+            phase="writing",
+            size_bytes=0,
+        )
+    ],
+    last=CHECKPOINT,
+)
+
 ANALYSIS = s.Analysis(
     world_size=4,
     ranks=[0, 1, 2],
@@ -552,5 +606,6 @@ SHAPES: dict[str, s.Shape | list[s.DrillRow]] = {
     "stacks": STACKS,
     "collectives": COLLECTIVES,
     "memory": MEMORY_VIEW,
+    "checkpoints": CHECKPOINTS,
     "analysis": ANALYSIS,
 }

@@ -44,7 +44,7 @@ def home(tmp_path: Path) -> Path:
         (["demo", "--steps", "0"], "at least 1 step"),
         (["demo", "--trainer", "jax"], "ddp"),
         (["demo", "--text", "/no/such/text"], "no such file or folder"),
-        (["checkpoint"], "not available in this version"),
+        (["pause"], "not available in this version"),
         (["run", "--", "/tmp"], "is a folder"),
         (["status", "/tmp"], "no run directory (there is no run.json in it)"),
         (["status", "."], "no run directory"),

@@ -29,8 +29,9 @@ def attach(
     optimizer marks the steps of a loop that does not call ``end_step``.
 
     ``name`` is what the run is called on screen (else ``RANKSCOPE_NAME``, else the script's name).
-    ``start_step`` is the number of updates a resumed run has already made. ``checkpoint`` is kept
-    for commands to come; in this version nothing uses it.
+    ``start_step`` is the number of updates a resumed run has already made. ``checkpoint``, a
+    :class:`~rankscope.agent.checkpoint.Checkpointer`, saves when an operator asks, at a call of
+    ``end_step``.
 
     ``RANKSCOPE=off`` makes this a no-op.
     """

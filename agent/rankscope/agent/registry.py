@@ -30,7 +30,7 @@ def join(
             session.start()
             _session, _agent = session, Agent(session)
         if checkpoint is not None:
-            _session.checkpoint = checkpoint
+            _session.control_with(checkpoint)
         _session.watch(model, optimizer)
         return _agent
 

@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import logging
 import multiprocessing.util
 import sys
 import time
@@ -9,10 +10,13 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from rankscope.agent import events, forks, switch
+from rankscope.agent.control.reports import Reports
 from rankscope.agent.observer import Observer
 from rankscope.agent.probes.batches import timed
 from rankscope.agent.sender import Sender
 from rankscope.agent.talk import Sequence
+
+log = logging.getLogger("rankscope")
 
 Batch = TypeVar("Batch")
 
@@ -23,7 +27,7 @@ class Session:
     def __init__(self, name: str, start_step: int, sequence: Sequence) -> None:
         self.observer = Observer()
         self.sender = Sender(self.observer, name, start_step, sequence)
-        self.checkpoint: object = None
+        self.control: Any = None
         self.closed = False
         guard = self.observer.guard
         self._end_step = guard(self.observer.step, self.observer.step.on_end_step)
@@ -46,6 +50,15 @@ class Session:
             # A multiprocessing child may end without running atexit: this it does run.
             multiprocessing.util.Finalize(None, self.at_exit, exitpriority=100)
 
+    def control_with(self, checkpoint: Any) -> None:
+        """Follow operators' requests for checkpoints with ``checkpoint``, a Checkpointer."""
+        from rankscope.agent.checkpoint import Checkpointer
+        from rankscope.agent.control.control import Control
+
+        if self.control is None and isinstance(checkpoint, Checkpointer):
+            self.control = Control(checkpoint, self.sender.talk.start_step)
+            self.sender.talk.saves = Reports(self.control)
+
     def watch(self, model: Any, optimizer: Any) -> None:
         self.observer.watch(model, optimizer)
 
@@ -65,6 +78,18 @@ class Session:
 
     def end_step(self, loss: Any, tokens: Any) -> None:
         self._end_step(loss, tokens)
+        if self.control is not None and not self.closed:
+            self._boundary()
+
+    def _boundary(self) -> None:
+        """The one point at which an operator's request is acted on."""
+        try:
+            self.control.boundary()
+        except Exception as error:
+            if switch.is_users(error):
+                raise
+            self.control = None
+            log.warning("rankscope: no more commands are followed: %s", switch.one_line(error))
 
     def pause(self) -> None:
         if not self.closed:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from rankscope.agent import events, frames, switch
 from rankscope.agent.clock.phases import Phases, Snapshot
+from rankscope.agent.control.reports import Reports
 from rankscope.agent.digest import Digest
 from rankscope.agent.evidence.evidence import Evidence
 from rankscope.agent.evidence.expecting import Expecting
@@ -28,11 +29,13 @@ from rankscope.protocol.messages import (
     Inquire,
     Memory,
     Message,
+    Order,
     Ping,
     Pong,
     ProbeFault,
     Raised,
     Refused,
+    Saving,
     WhoAreYou,
 )
 
@@ -41,6 +44,7 @@ log = logging.getLogger("rankscope")
 TICK_S = 0.1
 MEMORY_EVERY_S = 0.1
 PONG_WAIT_S = 0.02
+SAVES_AT_ONCE = 4
 BEATS_AT_ONCE = 8
 """A backlog leaves in at most this many beats a turn."""
 
@@ -70,6 +74,8 @@ class Talk:
         issued = observer.probes[Issued.name]
         assert isinstance(issued, Issued)
         self.issued = issued
+        self.saves: Reports | None = None
+        """What there is to say of checkpoints, where there is a checkpointer."""
         self.evidence: Evidence | None = Evidence(
             self.expecting,
             training=lambda: observer.thread,
@@ -117,6 +123,7 @@ class Talk:
             return
         self._groups_due = False
         self._send_beats(now)
+        self._send_saves(now)
         self._send_checks(now)
         self._send_evidence(now)
         self._ping(now)
@@ -171,6 +178,8 @@ class Talk:
         self._statuses = ()  # a hub that is new knows none of these
         self._groups_due = bool(self._groups)
         self._beat_of = None
+        if self.saves is not None:
+            self.saves.again()
         if self.evidence is not None:
             self.evidence.hub_is_new()
         return not self._hello_due
@@ -285,6 +294,13 @@ class Talk:
         step = self.phases.snapshot.step
         self.outbox.put_urgent(ProbeFault, probe="evidence", error=text, step=step)
 
+    def _send_saves(self, now: float) -> None:
+        for _ in range(SAVES_AT_ONCE):
+            fields = self.saves.due(now) if self.saves is not None else None
+            if self.saves is None or fields is None or not self._send(Saving, now, **fields):
+                return
+            self.saves.sent(now)
+
     # what the hub says
 
     def _receive(self, wait_s: float = 0.0) -> None:
@@ -302,6 +318,9 @@ class Talk:
             mine = self.identity is not None and message.rank == self.identity.rank
             if mine and self.evidence is not None:
                 self.evidence.answers.ask(message.what)
+        elif isinstance(message, Order):
+            if self.saves is not None and message.command == "checkpoint":
+                self.saves.control.ordered(message.request, message.expires_s)
         elif isinstance(message, Refused):
             self.refused = True
             log.warning("rankscope: the hub refuses this rank: %s", message.text)

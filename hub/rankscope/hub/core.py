@@ -15,6 +15,7 @@ from rankscope.hub.diagnose.rank_dead import late_finding
 from rankscope.hub.diagnose.stalled import stalled
 from rankscope.hub.incidents import IncidentFile, Incidents
 from rankscope.hub.log import Log
+from rankscope.hub.orders import Orders
 from rankscope.hub.recording import Recorder
 from rankscope.hub.rivals import Rivals
 from rankscope.hub.runstate import ended_s, exit_code, last_rank_ended_s, run_state
@@ -25,7 +26,7 @@ from rankscope.protocol import messages as m
 from rankscope.protocol.shapes import VIEWS
 from rankscope.protocol.version import MAJOR
 
-NOT_BUILT = frozenset({"checkpoint", "pause", "resume", "stop", "cancel", "stacks"})
+NOT_BUILT = frozenset({"pause", "resume", "stop", "cancel", "stacks"})
 """Commands that later versions act on."""
 
 ASK_WHO_EVERY_S = 1.0
@@ -68,6 +69,7 @@ class Core:
         self._speakers: dict[int, bytes] = {}
         """Who spoke for each rank last."""
         self._rivals = Rivals()
+        self._orders = Orders()
         self._told_over = state.run_end is not None
         self._links = liveness.links(state, now_s)
         self._word = run_state(state, now_s)
@@ -172,8 +174,8 @@ class Core:
         elif isinstance(message, m.ViewRequest):
             self.outbox.append((peer, self._view(message, now_s)))
         elif isinstance(message, m.CommandRequest):
-            accepted, text = self._command(message, now_s)
-            reply = m.CommandReply(message.request, accepted, text)
+            accepted, text, reference = self._command(message, now_s)
+            reply = m.CommandReply(message.request, accepted, text, reference)
             self.outbox.append((peer, codec.encode(reply)))
 
     def _view(self, request: m.ViewRequest, now_s: float) -> bytes:
@@ -195,15 +197,38 @@ class Core:
             m.ViewReply(request.request, request.view, version, now_s, changed, body, error)
         )
 
-    def _command(self, request: m.CommandRequest, now_s: float) -> tuple[bool, str]:
+    def _command(self, request: m.CommandRequest, now_s: float) -> tuple[bool, str, int]:
+        """Whether it is accepted, in words, and what it is called in views."""
+        over = run_state(self.state, now_s) in ("finished", "failed")
         if request.command in NOT_BUILT:
-            return False, "not available in this version"
+            return False, "not available in this version", 0
+        if request.command == "checkpoint":
+            if over:
+                return False, "the run is over", 0
+            asked = self._orders.checkpoint(self.state, request.author, now_s)
+            self._log.say(f"checkpoint asked for by {request.author}: {asked[1]}")
+            self._order(now_s)
+            return asked
         if request.command != "end-hub":
-            return False, f"there is no command {request.command!r}"[: limits.MAX_TEXT_CHARS]
-        if run_state(self.state, now_s) not in ("finished", "failed"):
-            return False, "the run is not over"
+            return False, f"there is no command {request.command!r}"[: limits.MAX_TEXT_CHARS], 0
+        if not over:
+            return False, "the run is not over", 0
         self.end_asked = True
-        return True, "the hub ends"
+        return True, "the hub ends", 0
+
+    def _order(self, now_s: float) -> None:
+        """Pass the operator's request in work on to the ranks that have not heard of it."""
+        for rank, order in self._orders.due(self.state, now_s):
+            speaker = self._speakers.get(rank)
+            if speaker is not None:
+                self.outbox.append((speaker, codec.encode(order)))
+        pending = self._orders.pending
+        text = self._orders.text(self.state, now_s)
+        request = pending.request if pending is not None else 0
+        if (text, request) != (self.know.pending, self.know.request):
+            self.know.pending, self.know.request = text, request
+            self.state.version += 1
+            self.state.head_changed = self.state.version
 
     # --- time ---------------------------------------------------------------------------------
 
@@ -245,6 +270,7 @@ class Core:
             self.on_end(ended_s(state, self._word), exit_code(state))
         self._record(now_s)
         self._inquire(now_s)
+        self._order(now_s)
 
     def _inquire(self, now_s: float) -> None:
         """Ask agents and sentinels for what the diagnosis would like to know."""

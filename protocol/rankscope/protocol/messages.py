@@ -37,6 +37,7 @@ class Kind(IntEnum):
     PARAMETER_NORMS = 9
     STACKS = 10
     OPERATIONS = 11
+    SAVING = 12
 
     NODE_HELLO = 16
     NODE_REPORT = 17
@@ -57,6 +58,7 @@ class Kind(IntEnum):
     WHO_ARE_YOU = 68
     RUN_OVER = 69
     INQUIRE = 70
+    ORDER = 71
 
 
 class Phase(IntEnum):
@@ -424,6 +426,31 @@ class Operations(FromRank, frozen=True):
     """Why there are none, in words, such as that the recorder is switched off."""
 
 
+class Saving(FromRank, frozen=True):
+    """How far this rank's checkpoint is, and what came of it. Sent as it changes."""
+
+    step: Count
+    """The step that is saved; 0 when none is."""
+    request: Count
+    """The operator's request that it answers; 0 for one that was not asked for."""
+    phase: Name
+    """``idle``, ``staging``, ``waiting``, ``writing``, ``syncing``, ``publishing``, ``done`` or
+    ``failed``."""
+    phase_t_s: float
+    done_bytes: Bytes = 0
+    total_bytes: Bytes = 0
+    rate_bytes_per_s: float | None = None
+    text: Text = ""
+    """What came of it in words; of ``idle`` how far the pending request is."""
+    path: Text = ""
+    """Of the checkpoint, once it is ``done``."""
+    culprit: int = -1
+    """The rank in which it failed; -1 for none in particular."""
+    culprit_phase: Name = ""
+    pending: Count = 0
+    """The request that the ranks are agreeing on; 0 for none."""
+
+
 # --- from a node's sentinel ------------------------------------------------------------------
 
 
@@ -580,6 +607,8 @@ class CommandReply(Message, frozen=True):
     request: Count
     accepted: bool
     text: Text
+    reference: Count = 0
+    """What the command is called in views, where it takes time; 0 for none."""
 
 
 class Refused(Message, frozen=True):
@@ -611,6 +640,18 @@ class Inquire(Message, frozen=True):
     what: Annotated[tuple[Name, ...], Meta(max_length=8)]
 
 
+class Order(Message, frozen=True):
+    """An operator's request, for all ranks: they agree on the boundary at which they follow it."""
+
+    command: Name
+    """``checkpoint``."""
+    request: Count
+    """Grows from one request to the next, over restarts of the hub, too."""
+    expires_s: float
+    """From now; then it is given up if the ranks have not agreed."""
+    author: Name = ""
+
+
 TYPES: dict[Kind, type[Message]] = {
     Kind.HELLO: Hello,
     Kind.BEAT: Beat,
@@ -623,6 +664,7 @@ TYPES: dict[Kind, type[Message]] = {
     Kind.PARAMETER_NORMS: ParameterNorms,
     Kind.STACKS: Stacks,
     Kind.OPERATIONS: Operations,
+    Kind.SAVING: Saving,
     Kind.NODE_HELLO: NodeHello,
     Kind.NODE_REPORT: NodeReport,
     Kind.PROCESS_ENDED: ProcessEnded,
@@ -638,6 +680,7 @@ TYPES: dict[Kind, type[Message]] = {
     Kind.WHO_ARE_YOU: WhoAreYou,
     Kind.RUN_OVER: RunOver,
     Kind.INQUIRE: Inquire,
+    Kind.ORDER: Order,
 }
 
 KINDS: dict[type[Message], Kind] = {message: kind for kind, message in TYPES.items()}

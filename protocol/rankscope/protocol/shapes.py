@@ -407,6 +407,52 @@ class Analysis(Shape):
     """Files that were passed over, and why."""
 
 
+class SaveRow(Shape):
+    """How far one rank is in a save."""
+
+    rank: int
+    step: int
+    request: int
+    phase: str
+    """``staging``, ``waiting``, ``writing``, ``syncing`` or ``publishing``."""
+    phase_s: float
+    done_bytes: int
+    total_bytes: int
+    rate_bytes_per_s: float | None
+
+
+class SaveOutcome(Shape):
+    """What came of one save."""
+
+    step: int
+    request: int
+    """The operator's request; 0 for a save that nobody asked for."""
+    ok: bool
+    age_s: float
+    path: str
+    text: str
+    rank: int | None
+    """Where it failed, if it was in one rank."""
+    phase: str
+    size_bytes: int
+
+
+class CheckpointsView(Shape):
+    run: str
+    pending: str
+    """How far the request in work is, in words; empty when there is none."""
+    request: int
+    """Its number; 0 when there is none."""
+    ranks: list[SaveRow]
+    """Those in a save."""
+    left_out: int
+    slowest: int | None
+    """The rank that is least far."""
+    outcomes: list[SaveOutcome]
+    """The newest first."""
+    last: Checkpoint | None
+
+
 class Injected(Shape):
     """What a drill did to the run."""
 
@@ -438,6 +484,7 @@ VIEWS: dict[str, type[Shape]] = {
     "stacks": StacksView,
     "collectives": Collectives,
     "memory": MemoryView,
+    "checkpoints": CheckpointsView,
 }
 """The views this version serves. ``rank`` needs the argument ``rank``; ``numerics``, ``stacks`` and
 ``collectives`` take it."""

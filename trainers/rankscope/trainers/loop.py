@@ -78,6 +78,7 @@ def train(
                 with agent.expect("evaluation"):  # takes long, and is no hang
                     report.evaluation(step, evaluate(parallel, data.held_out, device))
             if step == config.steps:
+                saver.wait()  # while there is somebody to tell what came of it
                 return
             step += 1
 

@@ -62,6 +62,11 @@ class Saving:
         if self._saver is not None:
             self._saver.end_step(step)
 
+    def wait(self) -> None:
+        """Until the save in work has ended."""
+        if self._saver is not None:
+            self._saver.wait()
+
 
 @contextmanager
 def saving(

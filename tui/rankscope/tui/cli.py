@@ -32,6 +32,7 @@ COMMANDS = (
     "drill",
     "analyze",
     "budget",
+    "checkpoint",
     "verify-checkpoint",
     "doctor",
 )
@@ -42,7 +43,7 @@ NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 LATER = frozenset(
     {
-        *("checkpoint", "pause", "resume", "stop"),
+        *("pause", "resume", "stop"),
         *("cancel", "replay", "scale"),
         *("compare", "grant"),
     }

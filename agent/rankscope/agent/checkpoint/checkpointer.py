@@ -80,6 +80,7 @@ class Checkpointer:
         self._stager = Stager()
         self._ordinal = next(_ordinals)
         self._resumes = 0
+        self._store_lock = threading.Lock()
         self._store: Any = None
         self._retention = retention.Retention(self.directory, keep)
         self._job: Job | None = None
@@ -144,7 +145,7 @@ class Checkpointer:
         """
         rank, world_size = place()
         self._resumes += 1
-        prefix = self._prefix(f"resume/{self._resumes}")
+        prefix = self.prefix(f"resume/{self._resumes}")
         circle = stores.Circle(self._kept_store(world_size), prefix, rank, world_size)
         return resume.resume(circle, self.directory, str(which), self._state, self._per_rank)
 
@@ -161,6 +162,13 @@ class Checkpointer:
         if error is None:
             self.wait()
 
+    def decline(self, step: int, request: int, text: str) -> None:
+        """This rank takes no part in the save for ``request``: the others need not wait for it."""
+        rank, world_size = place()
+        job = self._new_job(step, request, rank, world_size, threading.Event())
+        threading.Thread(target=job.decline, args=(text,), daemon=True).start()
+        self._tell(Outcome(False, step, request, "", text, 0, rank, "staging"))
+
     # inside
 
     def _begin(self, step: int, request: int) -> None:
@@ -169,30 +177,10 @@ class Checkpointer:
         self._begun.add((step, request))
         rank, world_size = place()
         previous = self._thread if self.saving else None
-        cancelled = threading.Event()
-        key = self._prefix(f"save/{f'request-{request}' if request else step}")
-        deadline_s = time.monotonic() + self.timeout_s
-
-        def meet() -> Meeting:
-            store = self._kept_store(world_size)
-            return Meeting(
-                store,
-                key,
-                rank,
-                world_size,
-                deadline_s,
-                cancelled,
-                self.silent_s,
-                step,
-                self._prefix("save"),
-            )
-
-        job = Job(self.directory, step, request, rank, world_size, meet, self._progress, cancelled)
-        job.on_phase = self._on_phase
+        job = self._new_job(step, request, rank, world_size, threading.Event())
         if previous is not None and self._job is not None and not self._job.written.is_set():
             text = f"rank {rank} was still writing the checkpoint of step {self._job.step}"
-            threading.Thread(target=job.decline, args=(text,), daemon=True).start()
-            self._tell(Outcome(False, step, request, "", text))
+            self.decline(step, request, text)
             return
         self._progress.begin(step, request)
         try:
@@ -207,6 +195,29 @@ class Checkpointer:
             target=self._run, args=(job, previous), name="rankscope-save", daemon=True
         )
         self._thread.start()
+
+    def _new_job(
+        self, step: int, request: int, rank: int, world_size: int, cancelled: threading.Event
+    ) -> Job:
+        key = self.prefix(f"save/{f'request-{request}' if request else step}")
+        deadline_s = time.monotonic() + self.timeout_s
+
+        def meet() -> Meeting:
+            return Meeting(
+                self._kept_store(world_size),
+                key,
+                rank,
+                world_size,
+                deadline_s,
+                cancelled,
+                self.silent_s,
+                step,
+                self.prefix("save"),
+            )
+
+        job = Job(self.directory, step, request, rank, world_size, meet, self._progress, cancelled)
+        job.on_phase = self._on_phase
+        return job
 
     def _copy(self, rank: int, world_size: int) -> Saved:
         gathered = gather(self._state)
@@ -263,12 +274,18 @@ class Checkpointer:
         for told in self.on_outcome:
             switch.contained(lambda told=told: told(outcome))  # type: ignore[misc]
 
-    def _kept_store(self, world_size: int) -> Any:
-        if self._store is None:
-            self._store = stores.shared() if world_size > 1 else stores.alone()
-        return self._store
+    def store(self) -> Any:
+        """The ranks' store, for what else they have to agree on. Not for the training thread."""
+        return self._kept_store(place()[1])
 
-    def _prefix(self, what: str) -> str:
+    def _kept_store(self, world_size: int) -> Any:
+        with self._store_lock:
+            if self._store is None:
+                self._store = stores.shared() if world_size > 1 else stores.alone()
+            return self._store
+
+    def prefix(self, what: str) -> str:
+        """Keys below it are this checkpointer's, on all ranks."""
         return f"rankscope/checkpoint/{self._ordinal}/{what}"
 
 

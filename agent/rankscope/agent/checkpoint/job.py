@@ -65,6 +65,7 @@ class Job:
         pulse = None
         try:
             meeting = self._meet()
+            meeting.phase = self._phase
             meeting.begin()
             pulse = threading.Thread(target=self._pulse, args=(meeting, ended), daemon=True)
             pulse.start()
@@ -80,11 +81,12 @@ class Job:
     def decline(self, text: str) -> None:
         """Tell the others that this rank takes no part."""
         with contextlib.suppress(Exception):
-            self._meet().fail(text)
+            self._meet().fail(Failed(text, self.rank, "staging"))
 
     def _take_part(self, meeting: Meeting) -> Outcome:
         if self.saved is None:
-            raise Failed(self.refused)
+            text = f"rank {self.rank}, staging: {self.refused}"
+            raise Failed(text, self.rank, "staging")
         if self.rank == 0:
             for left in publish.leftovers(self.directory, None):
                 publish.remove(left)
@@ -92,10 +94,10 @@ class Job:
             self._folder = folder = publish.make_folder(self.directory, name)
             meeting.open(folder.name)
         else:
-            self._enter("waiting")
+            self._enter("waiting", meeting)
             folder = self.directory / meeting.folder()
         self._write(meeting, folder, self.saved)
-        self._enter("publishing")
+        self._enter("publishing", meeting)
         if self.rank != 0:
             return meeting.outcome()
         receipts = publish.receipts_of(folder, meeting.arrivals())
@@ -114,12 +116,12 @@ class Job:
         objects = {name: packed(name, value) for name, value in saved.objects.items()}
         data = saved.staged.bytes()
         self._progress.expect(sum(copy.end - copy.begin for copy in saved.staged.copies))
-        self._enter("writing")
+        self._enter("writing", meeting)
         name = data_name(self.rank)
         copies = saved.staged.copies
         written = write(folder, name, self.rank, copies, data, objects, self._advance)
         self.written.set()
-        self._enter("syncing")
+        self._enter("syncing", meeting)
         sync(folder / name)
         receipt = encode(self._receipt(saved, written))
         write_small(folder, receipt_name(self.rank), receipt)
@@ -141,22 +143,25 @@ class Job:
         )
 
     def _give_up(self, meeting: Meeting | None, error: Exception) -> Outcome:
-        heard = isinstance(error, Failed)
-        text = str(error) if heard else f"rank {self.rank}, {self._phase}: {in_words(error)}"
-        if heard and self.refused:
-            text = f"rank {self.rank}: {text}"
-        outcome = Outcome(False, self.step, self.request, "", text)
+        if isinstance(error, Failed):
+            failed = error
+        else:
+            text = f"rank {self.rank}, {self._phase}: {in_words(error)}"
+            failed = Failed(text, self.rank, self._phase)
+        outcome = Outcome(
+            False, self.step, self.request, "", str(failed), 0, failed.rank, failed.phase
+        )
         with contextlib.suppress(Exception):
             if meeting is not None:
-                meeting.fail(text)
+                meeting.fail(failed)
                 if self.rank == 0:
                     meeting.announce(outcome)
         if self._folder is not None:
             publish.remove(self._folder)
         return outcome
 
-    def _enter(self, phase: str) -> None:
-        self._phase = phase
+    def _enter(self, phase: str, meeting: Meeting) -> None:
+        self._phase = meeting.phase = phase
         self._progress.enter(phase)
         self.on_phase(phase)
 

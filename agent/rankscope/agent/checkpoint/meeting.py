@@ -41,7 +41,14 @@ class Store(Protocol):
 
 
 class Failed(Exception):
-    """The save has failed, here or on another rank; the text says where and why."""
+    """The save has failed, here or on another rank; the text says where and why.
+
+    ``rank`` (-1: none in particular) was in ``phase`` when it did.
+    """
+
+    def __init__(self, text: str, rank: int = -1, phase: str = "") -> None:
+        super().__init__(text)
+        self.rank, self.phase = rank, phase
 
 
 class Arrival(NamedTuple):
@@ -63,6 +70,10 @@ class Outcome(NamedTuple):
     text: str
     """In words."""
     size_bytes: int = 0
+    rank: int = -1
+    """Where it failed, if it was one rank; -1 if not."""
+    phase: str = ""
+    """Of that rank."""
 
 
 class Meeting:
@@ -95,6 +106,8 @@ class Meeting:
         self._deadline_s = deadline_s
         self._cancelled = cancelled
         self._pulses = 0
+        self.phase = ""
+        """Of this rank; told to the others with each pulse."""
         self.pulse_s = max(min(PULSE_S, silent_s / 5), world_size / PULSES_PER_S)
         self._silent_s = max(silent_s, 4 * self.pulse_s)
         self._seen: dict[int, tuple[bytes, float]] = {}
@@ -108,7 +121,7 @@ class Meeting:
     def pulse(self) -> None:
         """Say that this rank is at it. From a thread that nothing in the save can hold up."""
         self._pulses += 1
-        self._store.set(self._key(f"pulse/{self.rank}"), b"%d" % self._pulses)
+        self._store.set(self._key(f"pulse/{self.rank}"), f"{self._pulses} {self.phase}".encode())
 
     def open(self, name: str) -> None:
         """Rank 0: the directory ``name`` is there to be written to."""
@@ -136,10 +149,11 @@ class Meeting:
         found = self._store.multi_get([self._key(f"arrived/{rank}") for rank in everyone])
         return [Arrival(*msgspec.msgpack.decode(one)) for one in found]
 
-    def fail(self, text: str) -> None:
+    def fail(self, error: Failed) -> None:
         """Tell the others that this rank cannot go on; the first one to say so is heard."""
         if self._store.add(self._key("failures"), 1) == 1:
-            self._store.set(self._key("failed"), text.encode())
+            told = msgspec.msgpack.encode((str(error), error.rank, error.phase))
+            self._store.set(self._key("failed"), told)
 
     def announce(self, outcome: Outcome) -> None:
         """Rank 0: tell everybody what came of it."""
@@ -179,12 +193,12 @@ class Meeting:
         while not there():
             now_s = time.monotonic()
             if heed_failures and self._store.check([self._key("failed")]):
-                raise Failed(self._store.get(self._key("failed")).decode())
+                raise Failed(*msgspec.msgpack.decode(self._store.get(self._key("failed"))))
             if self._cancelled.is_set():
                 raise Failed("cancelled")
             self._listen(awaited, what, now_s)
             if now_s > self._deadline_s:
-                raise Failed(f"timed out: {self._late(awaited)}")
+                raise self._late(awaited)
             self._cancelled.wait(min(pause_s, self._deadline_s - now_s + 0.001))
             pause_s = min(pause_s * 1.5, longest_s)
 
@@ -205,8 +219,11 @@ class Meeting:
             if pulse != known:
                 self._seen[rank] = pulse, now_s
             elif now_s - since_s > self._silent_s and not self._done(rank):
+                phase = pulse.decode().partition(" ")[2]
                 raise Failed(
-                    f"rank {rank} has said nothing for {now_s - since_s:.0f} s while {what}"
+                    f"rank {rank} has said nothing for {now_s - since_s:.0f} s while {what}",
+                    rank,
+                    phase,
                 )
 
     def _refuse_other_step(self, rank: int) -> None:
@@ -222,17 +239,18 @@ class Meeting:
     def _done(self, rank: int) -> bool:
         return rank != 0 and self._store.check([self._key(f"arrived/{rank}")])
 
-    def _late(self, awaited: Sequence[int]) -> str:
+    def _late(self, awaited: Sequence[int]) -> Failed:
         if list(awaited) == [0]:
-            return "rank 0 was awaited"
+            return Failed("timed out waiting for rank 0", 0)
         absent = [r for r in awaited if not self._store.check([self._key(f"arrived/{r}")])]
         begun = [r for r in absent if self._store.check([self._key(f"pulse/{r}")])]
         never = [r for r in absent if r not in begun]
-        told = [f"ranks {_some(begun)} were awaited" if begun else ""]
-        told += [f"ranks {_some(never)} never began this save and were awaited" if never else ""]
-        return "; ".join(text for text in told if text) or "somebody was awaited"
+        told = f"timed out waiting for {_some(absent)}"
+        if never:
+            told += f"; {_some(never)} never began this save"
+        return Failed(told, absent[0] if len(absent) == 1 else -1)
 
 
 def _some(ranks: Sequence[int]) -> str:
-    shown = ", ".join(map(str, ranks[:8]))
+    shown = f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks[:8]))}"
     return shown if len(ranks) <= 8 else f"{shown} and {len(ranks) - 8} more"

@@ -217,3 +217,17 @@ def operations(state: "RunState", operations: m.Operations, received_s: float) -
     for name, window in state.operations.windows.get(operations.rank, {}).items():
         state.progress.pairs.done(operations.rank, name, window.done)
     state.news()
+
+
+def saving(state: "RunState", saving: m.Saving, received_s: float) -> None:
+    since_s = state.clocks.place(saving.rank, saving.phase_t_s, received_s)
+    state.saves.told(saving, since_s)
+    if saving.phase in ("done", "failed"):
+        state.news()
+
+
+def save_ended(state: "RunState", saving: m.Saving, received_s: float) -> None:
+    """What came of a save is true also when it comes late."""
+    since_s = state.clocks.place(saving.rank, saving.phase_t_s, received_s)
+    state.saves.ended(saving, since_s)
+    state.news()

@@ -17,6 +17,7 @@ from rankscope.hub.state.paces import Paces
 from rankscope.hub.state.parts import PARTS, Part
 from rankscope.hub.state.progress import Progress
 from rankscope.hub.state.ranks import ALIVE, ENDED, RankColumns
+from rankscope.hub.state.saves import Saves
 from rankscope.hub.state.sequences import Sequences
 from rankscope.hub.state.setup import Setup
 from rankscope.hub.state.stacks import Stacks
@@ -76,6 +77,7 @@ class RunState:
         self.paces = Paces()
         self.gpus = GpuHistory()
         self.numerics = numerics.Numerics()
+        self.saves = Saves()
         self.inquiries = Inquiries()
         """What the diagnosis would like to know; not saved."""
 
@@ -203,6 +205,7 @@ RANK_HANDLERS: dict[type[m.Message], RankHandler] = {
     m.Goodbye: fromranks.goodbye,
     m.Stacks: fromranks.stacks,
     m.Operations: fromranks.operations,
+    m.Saving: fromranks.saving,
     m.Signs: numerics.signs,
     m.Checksums: numerics.checksums,
     m.ParameterNorms: numerics.parameter_norms,
@@ -210,6 +213,7 @@ RANK_HANDLERS: dict[type[m.Message], RankHandler] = {
 
 LATE_HANDLERS: dict[type[m.Message], RankHandler] = {
     m.Beat: fromranks.records,
+    m.Saving: fromranks.save_ended,
     m.Signs: numerics.signs,
     m.Checksums: numerics.checksums,
 }

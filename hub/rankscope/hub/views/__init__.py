@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from rankscope.hub.views.checkpoints import checkpoints
 from rankscope.hub.views.collectives import collectives
 from rankscope.hub.views.incidents import incidents
 from rankscope.hub.views.knowledge import Knowledge, NoSuchView, run_step
@@ -35,6 +36,7 @@ VIEWS: dict[str, View] = {
     "collectives": collectives,
     "numerics": numerics,
     "memory": memory,
+    "checkpoints": checkpoints,
 }
 
 

@@ -30,6 +30,9 @@ class Knowledge:
     diagnosed_s: float
     note: str = ""
     """What the hub has to say of itself, such as a full disk."""
+    pending: str = ""
+    """How far an operator's request is, in words; empty when there is none."""
+    request: int = 0
 
 
 def asked_rank(know: Knowledge, request: m.ViewRequest) -> int | None:

@@ -8,6 +8,7 @@ from rankscope.hub.runstate import ENDED, as_of_s, ended_s, exit_code, run_state
 from rankscope.hub.stall import stalled_s
 from rankscope.hub.state import RunState
 from rankscope.hub.state.history import KEPT_STEPS
+from rankscope.hub.views.checkpoints import last
 from rankscope.hub.views.knowledge import (
     Knowledge,
     aged,
@@ -71,7 +72,7 @@ def overview(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Ov
         findings={str(severity): number for severity, number in count.items()},
         incidents=know.incidents.count,
         verdict=gravest(findings),
-        last_checkpoint=None,
+        last_checkpoint=last(state),
         exit_code=exit_code(state),
         nodes=nodes(state, now_s),
         history=shapes.History(

@@ -6,6 +6,7 @@ from rankscope.hub.diagnose import gravest
 from rankscope.hub.rows import rank_rows
 from rankscope.hub.runstate import as_of_s, exit_code, run_state
 from rankscope.hub.stall import stalled_s
+from rankscope.hub.views.checkpoints import last
 from rankscope.hub.views.knowledge import (
     Knowledge,
     aged,
@@ -38,7 +39,7 @@ def status(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Stat
         verdict=gravest(findings),
         findings=findings,
         ranks=rank_rows(state, now_s, wanted, grad_norm(state, completed(state, step))),
-        last_checkpoint=None,
+        last_checkpoint=last(state),
         dropped=state.dropped(),
         overhead_s_per_step=overhead_s(state),
         name=state.name,

@@ -1,0 +1,1 @@
+"""What an operator asks for, agreed on by the ranks and done at one boundary of all of them."""

@@ -1,0 +1,79 @@
+"""What a rank tells the hub of its saves: when something changes, and now and then meanwhile."""
+
+from typing import TYPE_CHECKING, Any
+
+from rankscope.protocol import limits
+
+if TYPE_CHECKING:
+    from rankscope.agent.checkpoint.meeting import Outcome
+    from rankscope.agent.control.control import Control, Told
+
+IN_WORK = frozenset({"staging", "waiting", "writing", "syncing", "publishing"})
+
+EVERY_S = 0.5
+"""Between two words on a save that goes on."""
+
+
+class Reports:
+    """Decides what is due; whoever sends says what has left."""
+
+    def __init__(self, control: "Control") -> None:
+        self.control = control
+        self._said: tuple[Any, ...] | None = None
+        self._said_s = -1e9
+
+    def again(self) -> None:
+        """A hub that is new knows none of it."""
+        self._said = None
+
+    def due(self, now_s: float) -> dict[str, Any] | None:
+        """The fields of the next ``Saving``; None when there is nothing to say."""
+        if self.control.outcomes:
+            return of_outcome(self.control.outcomes[0], now_s)
+        told = self.control.told()
+        in_work = told.progress.phase in IN_WORK
+        key = (told.pending, told.pending_text, told.progress.step, told.progress.request)
+        key += (told.progress.phase if in_work else "idle",)
+        if key == self._said and not (in_work and now_s - self._said_s >= EVERY_S):
+            return None
+        return of_progress(told, now_s, in_work)
+
+    def sent(self, now_s: float) -> None:
+        """What was due has left."""
+        if self.control.outcomes:
+            self.control.outcomes.popleft()
+            return
+        told = self.control.told()
+        in_work = told.progress.phase in IN_WORK
+        key = (told.pending, told.pending_text, told.progress.step, told.progress.request)
+        self._said = (*key, told.progress.phase if in_work else "idle")
+        self._said_s = now_s
+
+
+def of_outcome(outcome: "Outcome", now_s: float) -> dict[str, Any]:
+    return {
+        "step": outcome.step,
+        "request": outcome.request,
+        "phase": "done" if outcome.ok else "failed",
+        "phase_t_s": now_s,
+        "total_bytes": outcome.size_bytes,
+        "text": outcome.text[: limits.MAX_TEXT_CHARS],
+        "path": outcome.path[: limits.MAX_TEXT_CHARS],
+        "culprit": outcome.rank,
+        "culprit_phase": outcome.phase,
+    }
+
+
+def of_progress(told: "Told", now_s: float, in_work: bool) -> dict[str, Any]:
+    progress = told.progress
+    return {
+        "step": progress.step if in_work else 0,
+        "request": progress.request if in_work else 0,
+        "phase": progress.phase if in_work else "idle",
+        "phase_t_s": now_s - progress.phase_s,
+        "done_bytes": progress.done_bytes if in_work else 0,
+        "total_bytes": progress.total_bytes if in_work else 0,
+        "rate_bytes_per_s": progress.rate_bytes_per_s if in_work else None,
+        "text": told.pending_text[: limits.MAX_TEXT_CHARS],
+        "pending": told.pending,
+    }

@@ -1,0 +1,68 @@
+"""The view ``checkpoints``: who is saving and how far, what came of it, and the newest one."""
+
+from rankscope.hub.runstate import as_of_s, run_state
+from rankscope.hub.state import RunState
+from rankscope.hub.state.saves import Outcome, Row
+from rankscope.hub.views.knowledge import Knowledge
+from rankscope.protocol import messages as m
+from rankscope.protocol import shapes
+
+MAX_ROWS = 512
+
+
+def checkpoints(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.CheckpointsView:
+    """The ranks in a save, or those of a large world that are least far."""
+    state = know.state
+    as_of = as_of_s(state, run_state(state, now_s), now_s)
+    work = state.saves.in_work()
+    shown = sorted(work, key=lambda rank: (share(work[rank]), rank))
+    return shapes.CheckpointsView(
+        run=state.run,
+        pending=know.pending,
+        request=know.request,
+        ranks=[_row(rank, work[rank], as_of) for rank in sorted(shown[:MAX_ROWS])],
+        left_out=max(0, len(work) - MAX_ROWS),
+        slowest=shown[0] if shown else None,
+        outcomes=[_outcome(one, as_of) for one in reversed(state.saves.outcomes)],
+        last=last(state),
+    )
+
+
+def last(state: RunState) -> shapes.Checkpoint | None:
+    """The newest complete checkpoint that was heard of."""
+    found = state.saves.last
+    return None if found is None else shapes.Checkpoint(found.step, found.path, verified=True)
+
+
+def share(row: Row) -> float:
+    """How much of its bytes the rank has written."""
+    if row.phase in ("syncing", "publishing"):
+        return 1.0
+    return row.done_bytes / row.total_bytes if row.total_bytes else 0.0
+
+
+def _row(rank: int, row: Row, now_s: float) -> shapes.SaveRow:
+    return shapes.SaveRow(
+        rank=rank,
+        step=row.step,
+        request=row.request,
+        phase=row.phase,
+        phase_s=max(0.0, now_s - row.since_s),
+        done_bytes=row.done_bytes,
+        total_bytes=row.total_bytes,
+        rate_bytes_per_s=row.rate_bytes_per_s,
+    )
+
+
+def _outcome(outcome: Outcome, now_s: float) -> shapes.SaveOutcome:
+    return shapes.SaveOutcome(
+        step=outcome.step,
+        request=outcome.request,
+        ok=outcome.ok,
+        age_s=max(0.0, now_s - outcome.at_s),
+        path=outcome.path,
+        text=outcome.text,
+        rank=outcome.culprit if outcome.culprit >= 0 else None,
+        phase=outcome.culprit_phase,
+        size_bytes=outcome.size_bytes,
+    )
