@@ -75,6 +75,8 @@ class Replicas(Probe):
         self._summer = Summer()
         self._later = Later()
         self._pace: Pace | None = None
+        self.cost_s = 0.0
+        """On the training thread, so far."""
         self._twice = Pace(share=SHARE, free_s=FREE_S)  # of summing before updates as well
         self._last: _Last | None = None
         self._altered: Tensor | None = None
@@ -104,6 +106,11 @@ class Replicas(Probe):
         self._altered = self._written = None
         if self._pace is None or not 0 < len(self._versions) <= MAX_COUNTED:
             return
+        began_s = time.monotonic()
+        self._compare(last)
+        self.cost_s += time.monotonic() - began_s
+
+    def _compare(self, last: _Last | None) -> None:
         names, parameters, _ = self._named.read()
         versions = [version(one) for one in parameters]
         if names is self._names and len(versions) == len(self._versions):
@@ -119,19 +126,31 @@ class Replicas(Probe):
             self._altered = self._summer.checksums(tensors) != last.sums
 
     def on_updated(self, now: float, optimizer: Any, args: Any, kwargs: Any) -> None:
-        number = self.observer.number
         pace = self._pace or self._start()
+        if pace is None:
+            return
+        began_s = time.monotonic()  # other probes' work lies between ``now`` and here
+        number = self.observer.number
         altered, self._altered = self._altered, None
         written, self._written = self._written, None
         forced = bool(written) and sum(self._habit) < HABIT
-        if pace is None:
-            return
         if (forced or pace.due(number)) and not recorded():
-            self._check(pace, number, altered, written, now)
+            self._check(pace, number, altered, written, began_s)
         if self._layout.parts:
             self._versions = [version(one) for one in self._named.read().tensors]
         for check, values in self._later.poll():
             self._arrived(check, values)
+        self.cost_s += time.monotonic() - began_s
+
+    @property
+    def every(self) -> int:
+        """At which steps a check is made: those that this divides."""
+        return self._pace.every if self._pace is not None else 0
+
+    @property
+    def parts(self) -> int:
+        """How many parts there are, which take turns."""
+        return len(self._layout.parts)
 
     def _start(self) -> Pace | None:
         """The pace, once it is known how many ranks there are; None while there is only one."""
