@@ -137,7 +137,7 @@ def test_without_utf8_the_screen_is_ascii(hub: Hub) -> None:
         text = terminal.wait_for("+ healthy", "node-a", "3 *")
         assert text.isascii()
         terminal.press("ctrl+p")
-        assert terminal.wait_for("Search", "quit (q)").isascii()
+        assert terminal.wait_for("Search", "evidence (v)").isascii()
 
 
 def test_no_color_sends_no_colour(hub: Hub) -> None:
