@@ -87,7 +87,6 @@ class Talk:
         answers = self.evidence.answers
         answers.offer("checksums", self.digest.checks.newest)
         answers.offer("parameter_norms", lambda: observer.gradients.answer(self.digest.step_of))
-        answers.offer("checksums", self.digest.checks.newest)
         self.identity: Identity | None = None
         self.run = self.host = ""
         self.refused = False
