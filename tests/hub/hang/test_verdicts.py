@@ -301,6 +301,17 @@ def test_sizes_that_differ_in_every_step_are_no_error() -> None:
     assert job.world.findings() == []
 
 
+def test_ranks_that_all_have_sizes_of_their_own_are_compared_by_operation() -> None:
+    """Splits that are different on each rank are by design; another operation is not."""
+    job = training(ranks=12)
+    for rank in range(12):
+        job.enters(f"all_to_all [{rank}] float32", ranks=(rank,))
+    job.hang(0.5)
+    for rank in range(12):
+        job.operations(rank)
+    assert [f.kind for f in job.world.findings()] in ([], ["collective-stuck"])
+
+
 def test_an_innocent_neighbour_that_gloo_aborts_is_a_victim() -> None:
     """Rank 0 dies of SIGABRT in a collective that rank 1 called with other sizes."""
     job = training(ranks=2)

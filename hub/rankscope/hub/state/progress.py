@@ -71,6 +71,7 @@ class Progress:
         self.moved_s[:] = np.nan
         self.expecting.clear()
         self.data_over.clear()
+        self.derived.clear()
         self.pairs.clear()
         self.version += 1
 

@@ -23,7 +23,12 @@ SIZES_MAY_DIFFER = (
 MAX_BEYOND = 8
 """Numbers looked at beyond the last one that all ranks have told."""
 
-MAX_LINES = 4
+MAX_CAMPS = 8
+"""More different signatures at one number are compared by their operations only."""
+
+MAX_LAWFUL = 64
+"""Different ways to differ that are nobody's fault; there are never so many."""
+
 MAX_SEQUENCES = 64
 """Distinct sequences that are compared in full."""
 
@@ -86,6 +91,7 @@ def _find(state: RunState, group: GroupRows) -> Difference | None:
     if len(windows) < 2:
         return None
     torchs = state.operations.torchs()
+    lawful: set[frozenset[int]] = set()
     for seq in _candidates(windows):
         camps: dict[int, list[int]] = {}
         for rank, window in windows:
@@ -94,11 +100,27 @@ def _find(state: RunState, group: GroupRows) -> Difference | None:
                 camps.setdefault(index, []).append(rank)
         if torchs in camps:
             camps = _by_caller(state, group, seq, camps, torchs)
-        if len(camps) > 1:
+        if len(camps) > MAX_CAMPS:
+            camps = _by_name(state, camps)
+        if len(camps) > 1 and frozenset(camps) not in lawful:
             found = _judge(state, group, seq, camps)
             if found is not None:
                 return found
+            lawful.add(frozenset(camps))
+            if len(lawful) >= MAX_LAWFUL:
+                break
     return None
+
+
+def _by_name(state: RunState, camps: dict[int, list[int]]) -> dict[int, list[int]]:
+    """The camps by operation alone: where nearly every rank has sizes of its own, that is by
+    design."""
+    merged: dict[str, int] = {}
+    named: dict[int, list[int]] = {}
+    for index, ranks in camps.items():
+        first = merged.setdefault(state.operations.signatures.values[index].name, index)
+        named.setdefault(first, []).extend(ranks)
+    return named
 
 
 def _candidates(windows: Windows) -> Iterable[int]:
