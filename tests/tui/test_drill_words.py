@@ -211,13 +211,12 @@ def test_a_fault_of_the_setup_counts_from_the_first_step() -> None:
 
 
 def test_without_a_fault_every_one_is_injected_once_on_the_last_rank() -> None:
-    """Those that cannot be here have a reason instead of a run."""
+    """Those that cannot be here have a reason instead of a run, as with too few ranks."""
     trials = plan([], "last", Setting(ranks=4))
     assert [trial.spec.name for trial in trials] == [fault.name for fault in FAULTS]
     assert {trial.spec.rank for trial in trials} == {3}
     assert {trial.spec.step for trial in trials} == {1, STEP}
-    missing = {trial.spec.name for trial in trials if trial.why_not}
-    assert missing == {"write-fails", "disk-full", "killed-in-save", "stopped-in-save"}
+    assert not [trial.spec.name for trial in trials if trial.why_not]
     alone = plan([], "last", Setting(ranks=1))
     assert all(t.why_not for t in alone if t.fault.least_ranks == 2)
 

@@ -42,9 +42,10 @@ class Fault:
     least_step: int = 1
     least_ranks: int = 1
     options: tuple[str, ...] = ()
-    """What a trainer is to be started with, so that the fault can happen."""
+    """What a trainer is to be started with, so that the fault can happen. ``{step}`` stands for the
+    fault's step, ``{folder}`` for a folder of the run's own, ``{ranks}`` for their number."""
     fsdp2_options: tuple[str, ...] = ()
-    """The same, for FSDP2 only; ``{ranks}`` stands for their number."""
+    """The same, for FSDP2 only."""
     missing: str = ""
     """What it needs that this version does not have; empty when it can be injected."""
 

@@ -11,7 +11,7 @@ MICROBATCH = "microbatch"
 MODULE = "module, or module/microbatch"
 VARIABLE = "NAME=VALUE"
 VERSION = "version"
-CHECKPOINTER = "the checkpointer"
+SAVES = ("--checkpoint-dir", "{folder}", "--checkpoint-every", "{step}")
 
 STACK = ("source", "collective", "phase")
 CALL = ("collective", "source")
@@ -130,13 +130,13 @@ MEMORY = (
 
 CHECKPOINT = (
     Fault("write-fails", "cannot write its part of a checkpoint", ("checkpoint-failed",),
-          ("phase",), missing=CHECKPOINTER),
+          ("phase",), options=SAVES),
     Fault("disk-full", "finds the disk full while it writes a checkpoint",
-          ("checkpoint-failed",), ("phase",), missing=CHECKPOINTER),
+          ("checkpoint-failed",), ("phase",), options=SAVES),
     Fault("killed-in-save", "dies of SIGKILL while it writes a checkpoint",
-          ("checkpoint-failed",), ("phase",), allowed=("rank-dead",), missing=CHECKPOINTER),
+          ("checkpoint-failed",), ("phase",), allowed=("rank-dead",), options=SAVES),
     Fault("stopped-in-save", "is stopped while it writes a checkpoint", ("checkpoint-failed",),
-          ("phase",), allowed=("rank-stopped",), missing=CHECKPOINTER),
+          ("phase",), allowed=("rank-stopped",), options=SAVES),
 )  # fmt: skip
 
 FAULTS: tuple[Fault, ...] = (

@@ -84,9 +84,9 @@ def main(told: dict[str, Any]) -> dict[str, Any]:
     )
     saver.on_outcome.append(lambda found: outcomes.append([found.step, found.ok, found.text]))
 
-    def on_phase(phase: str) -> None:
+    def on_phase(phase: str, saved: int) -> None:
         for broken, step, where, what in told.get("breaks", ()):
-            if (broken, step, where) == (rank, saver.progress().step, phase):
+            if (broken, step, where) == (rank, saved, phase):
                 break_here(what)
 
     saver.on_phase.append(on_phase)

@@ -44,7 +44,7 @@ def test_a_fault_is_written_and_read() -> None:
         ("nan-optimizer@0:1", "takes a step of at least 2"),
         ("bit-flip@0:1", "takes at least 2 ranks"),
         ("same-data@0:1", "takes at least 2 ranks"),
-        ("disk-full@0:1", "needs the checkpointer, not available in this version"),
+        ("disk-full@0:1", "use --checkpoint-dir DIR and --checkpoint-every 1"),
     ],
 )
 def test_what_cannot_be_is_refused(

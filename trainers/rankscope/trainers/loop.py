@@ -34,7 +34,7 @@ def train(
     report: Report,
     name: str,
     through: Callable[[Iterator[Window]], Iterator[Window]] = iter,
-    phases: Sequence[Callable[[str], None]] = (),
+    phases: Sequence[Callable[[str, int], None]] = (),
 ) -> None:
     """``config.steps`` updates of ``parallel.model``; the run is called ``name`` on screen.
 

@@ -94,7 +94,17 @@ def run(
 
         with inject(config, place, trainer.what, parallel, optimizer, feed) as hurt:
             name = run_name(config)
-            train(config, hurt.parallel, optimizer, hurt.data, device, report, name, hurt.windows)
+            train(
+                config,
+                hurt.parallel,
+                optimizer,
+                hurt.data,
+                device,
+                report,
+                name,
+                hurt.windows,
+                hurt.in_save,
+            )
 
 
 def run_name(config: Config) -> str:

@@ -76,13 +76,13 @@ def saving(
     scaler: GradScaler,
     report: Report,
     order: str,
-    phases: Sequence[Callable[[str], None]] = (),
+    phases: Sequence[Callable[[str, int], None]] = (),
 ) -> Iterator[Saving]:
     """The checkpoints of a run that begins here, or goes on. To be entered by all ranks together.
 
     It is left when the save in work has ended, unless by an exception. ``order`` is that of the
-    data. ``phases`` are told of the phases of each save. Raises :class:`UserError` for a checkpoint
-    that the run cannot go on from.
+    data. ``phases`` are told each phase of a save and its step. Raises :class:`UserError` for a
+    checkpoint that the run cannot go on from.
     """
     position = Position()
     if config.checkpoint_dir is None and config.resume is None:

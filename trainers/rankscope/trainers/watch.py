@@ -45,7 +45,13 @@ def watch(
 
     if how == "plain":
         # Is all that most people write, but that a run which goes on says from where.
-        attach(model, optimizer, name=name, start_step=saving.start_step)
+        attach(
+            model,
+            optimizer,
+            checkpoint=saving.checkpoint,
+            name=name,
+            start_step=saving.start_step,
+        )
         return nullcontext(Unwatched())
     return attach(
         model, optimizer, checkpoint=saving.checkpoint, name=name, start_step=saving.start_step

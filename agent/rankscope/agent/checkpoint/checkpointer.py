@@ -71,8 +71,9 @@ class Checkpointer:
         self.timeout_s, self.silent_s = timeout_s, silent_s
         self.last: Outcome | None = None
         """What came of the newest save that has ended."""
-        self.on_phase: list[Callable[[str], None]] = []
-        """Called in the saving thread as it enters a phase; what they raise fails the save."""
+        self.on_phase: list[Callable[[str, int], None]] = []
+        """Called with each phase and the step that is saved: in the training thread for
+        ``staging``, in the saving one for the others. What they raise fails the save."""
         self.on_outcome: list[Callable[[Outcome], None]] = []
         self._state, self._per_rank = dict(state), dict(per_rank or {})
         self._notes = dict(notes or {})
@@ -184,7 +185,7 @@ class Checkpointer:
             return
         self._progress.begin(step, request)
         try:
-            self._on_phase("staging")
+            self._on_phase("staging", step)
             job.saved = self._copy(rank, world_size)
         except Exception as error:
             if switch.is_users(error):
@@ -253,9 +254,9 @@ class Checkpointer:
             self._retention.published(Path(outcome.path))
         self._ended(outcome)
 
-    def _on_phase(self, phase: str) -> None:
+    def _on_phase(self, phase: str, step: int) -> None:
         for told in self.on_phase:
-            told(phase)
+            told(phase, step)
 
     def _ended(self, outcome: Outcome) -> None:
         self._progress.enter("done" if outcome.ok else "failed", outcome.text)

@@ -52,7 +52,7 @@ class Job:
         self.cancelled = cancelled
         self.written = threading.Event()
         """Nothing is read from the copied state any more."""
-        self.on_phase: Callable[[str], None] = lambda phase: None
+        self.on_phase: Callable[[str, int], None] = lambda phase, step: None
         self._meet = meet
         self._progress = progress
         self._folder: Path | None = None
@@ -163,7 +163,7 @@ class Job:
     def _enter(self, phase: str, meeting: Meeting) -> None:
         self._phase = meeting.phase = phase
         self._progress.enter(phase)
-        self.on_phase(phase)
+        self.on_phase(phase, self.step)
 
     def _advance(self, count_bytes: int) -> None:
         self._progress.advance(count_bytes)

@@ -32,9 +32,7 @@ class Reports:
             return of_outcome(self.control.outcomes[0], now_s)
         told = self.control.told()
         in_work = told.progress.phase in IN_WORK
-        key = (told.pending, told.pending_text, told.progress.step, told.progress.request)
-        key += (told.progress.phase if in_work else "idle",)
-        if key == self._said and not (in_work and now_s - self._said_s >= EVERY_S):
+        if _key(told) == self._said and not (in_work and now_s - self._said_s >= EVERY_S):
             return None
         return of_progress(told, now_s, in_work)
 
@@ -44,10 +42,14 @@ class Reports:
             self.control.outcomes.popleft()
             return
         told = self.control.told()
-        in_work = told.progress.phase in IN_WORK
-        key = (told.pending, told.pending_text, told.progress.step, told.progress.request)
-        self._said = (*key, told.progress.phase if in_work else "idle")
-        self._said_s = now_s
+        self._said, self._said_s = _key(told), now_s
+
+
+def _key(told: "Told") -> tuple[Any, ...]:
+    """What is worth a word when it changes."""
+    progress = told.progress
+    phase = progress.phase if progress.phase in IN_WORK else "idle"
+    return told.pending, told.pending_text, progress.step, progress.request, phase
 
 
 def of_outcome(outcome: "Outcome", now_s: float) -> dict[str, Any]:

@@ -6,6 +6,7 @@ evidence come later.
 
 from collections.abc import Callable
 
+from rankscope.hub.diagnose.checkpoint_failed import checkpoint_failed
 from rankscope.hub.diagnose.duplicate_data import duplicate_data
 from rankscope.hub.diagnose.duplicate_rank import duplicate_rank
 from rankscope.hub.diagnose.duplicate_seed import duplicate_seed
@@ -46,6 +47,7 @@ DIAGNOSES: tuple[Diagnosis, ...] = (
     gpu_errors,
     environment_mismatch,
     duplicate_seed,
+    checkpoint_failed,
 )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from rankscope.trainers.faults import (
+    checkpoint,
     collective,
     compute,
     gradients,
@@ -59,5 +60,9 @@ INSTALL: dict[str, Callable[[Hit], None]] = {
     "library-version": setup.library_version,
     "memory-growth": memory.memory_growth,
     "memory-limit": memory.memory_limit,
+    "write-fails": checkpoint.write_fails,
+    "disk-full": checkpoint.disk_full,
+    "killed-in-save": checkpoint.killed_in_save,
+    "stopped-in-save": checkpoint.stopped_in_save,
 }
 """Called on every rank after the model stands and before the first step."""

@@ -1,17 +1,48 @@
-"""Faults while a checkpoint is saved. There is no checkpointer yet to inject them into.
+"""Faults while a checkpoint is saved, as the rank begins to write its part in the background."""
 
-The points at which they will strike:
+import errno
+import os
+import signal
+from collections.abc import Callable
 
-``staging``
-    the rank copies its state; training waits
-``writing``
-    its part is written in the background: ``write-fails`` and ``disk-full`` raise here,
-    ``killed-in-save`` and ``stopped-in-save`` strike here
-``publishing``
-    rank 0 compares the receipts and renames
+from rankscope.trainers.faults.hit import Hit, dwell
 
-``rankscope.protocol.faulttable`` says of each that it needs the checkpointer, so that asking for
-one is refused in words.
-"""
+PHASE = "writing"
 
-POINTS = ("staging", "writing", "publishing")
+
+def write_fails(hit: Hit) -> None:
+    in_save(hit, lambda: refuse(errno.EIO))
+
+
+def disk_full(hit: Hit) -> None:
+    in_save(hit, lambda: refuse(errno.ENOSPC))
+
+
+def killed_in_save(hit: Hit) -> None:
+    in_save(hit, lambda: os.kill(os.getpid(), signal.SIGKILL), sudden=True)
+
+
+def stopped_in_save(hit: Hit) -> None:
+    in_save(hit, lambda: os.kill(os.getpid(), signal.SIGSTOP), sudden=True)
+
+
+def refuse(number: int) -> None:
+    """What a disk says."""
+    raise OSError(number, os.strerror(number))
+
+
+def in_save(hit: Hit, strike: Callable[[], None], *, sudden: bool = False) -> None:
+    """Do ``strike`` as the rank begins to write the checkpoint of the fault's step."""
+    kind = hit.fault.kinds[0]
+
+    def on_phase(phase: str, step: int) -> None:
+        if (phase, step) != (PHASE, hit.spec.step):
+            return
+        if sudden:
+            dwell()
+        # Training has gone on meanwhile: the step is that of the save.
+        hit.site.log.write(hit.spec, hit.blamed(), step, kind, {"phase": phase})
+        strike()
+
+    if hit.here:
+        hit.site.in_save.append(on_phase)

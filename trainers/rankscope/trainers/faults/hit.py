@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from torch.optim import Optimizer
@@ -52,6 +52,8 @@ class Site:
     log: Log
     at_end: list[Callable[[], None]]
     """Done after the step loop, before the ranks leave together."""
+    in_save: list[Callable[[str, int], None]] = field(default_factory=list)
+    """Called with each phase of a save and its step; what they raise fails the save."""
 
 
 @dataclass(frozen=True)

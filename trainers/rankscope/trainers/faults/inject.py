@@ -25,6 +25,7 @@ class Hurt:
     parallel: Parallel
     data: Data
     windows: Callable[[Iterator[Window]], Iterator[Window]]
+    in_save: list[Callable[[str, int], None]]
 
 
 @contextmanager
@@ -47,6 +48,6 @@ def inject(
     for text in config.fault:
         spec = faults.parse(text, FAULTS)
         INSTALL[spec.name](Hit(site, spec, faults.find(spec.name, FAULTS)))
-    yield Hurt(site.parallel, points.data, points.windows)
+    yield Hurt(site.parallel, points.data, points.windows, site.in_save)
     for action in site.at_end:
         action()

@@ -15,6 +15,7 @@ from rankscope.trainers.model import Shape, Transformer
 
 PHASES = ("data", "forward", "backward", "optimizer")
 LOADER_FAULTS = {fault.name for fault in table.LOADER} | {"nan-input"}
+IN_SAVES = {fault.name for fault in table.CHECKPOINT}
 IN_BLOCKS = {
     *("nan-module", "nan-gradient", "sticky-nan", "gradient-outlier"),
     *("cast-overflow", "reduction-overflow"),
@@ -70,6 +71,15 @@ def check_options(spec: Spec, config: Config, options: Namespace) -> None:
         raise UserError(f"fault {spec}: with --uneven join it would be none; leave that out")
     if spec.name == "cast-overflow" and getattr(options, "reduce_dtype", "fp16") != "fp16":
         raise UserError(f"fault {spec}: it takes --reduce-dtype fp16")
+    if spec.name in IN_SAVES and (
+        config.checkpoint_dir is None
+        or not config.checkpoint_every
+        or spec.step % config.checkpoint_every
+    ):
+        raise UserError(
+            f"fault {spec}: it is in the save of step {spec.step}; use --checkpoint-dir DIR and "
+            f"--checkpoint-every {spec.step}"
+        )
     if spec.name == "bit-flip" and getattr(options, "replicas", 2) < 2:
         raise UserError(f"fault {spec}: without --replicas 2 there are no replicas to differ")
 

@@ -113,7 +113,8 @@ def _why_not(fault: Fault, ranks: int) -> str:
 def _options(spec: Spec, fault: Fault, setting: Setting) -> Iterator[str]:
     yield from ("--text-bytes", "400000", "--log-every", str(STEPS))
     yield from ("--attach", setting.attach)
-    yield from fault.options
-    if setting.trainer == "fsdp2":
-        yield from (option.format(ranks=setting.ranks) for option in fault.fsdp2_options)
+    options = fault.options + (fault.fsdp2_options if setting.trainer == "fsdp2" else ())
+    # The folder is the trial's own, and known when that begins.
+    known = {"{step}": str(spec.step), "{ranks}": str(setting.ranks)}
+    yield from (known.get(option, option) for option in options)
     yield from ("--fault", str(spec))

@@ -44,7 +44,9 @@ def run(trial: Trial, wait_s: float) -> DrillRow:
         return not_run(trial)
     with tempfile.TemporaryDirectory(prefix="rankscope-drill-") as folder, exit_on_signals():
         told = Path(folder) / "fault.jsonl"
-        command = [*trial.command, "--fault-log", str(told), *trial.last]
+        saves = str(Path(folder) / "checkpoints")
+        given = [saves if word == "{folder}" else word for word in trial.command]
+        command = [*given, "--fault-log", str(told), *trial.last]
         session = Session.open(command, name=f"drill {trial.spec}")
         exact, keep = False, True
         try:
