@@ -2,8 +2,12 @@
 
 A hook of torch's own on each parameter (``register_post_accumulate_grad_hook``) runs there, before
 DDP copies the gradient into a bucket, and whatever else reduces it. It takes no slot of the user's,
-changes no bit, and is not copied or pickled with the parameter. Norms are taken of a few gradients
-at a time, while they are in the cache, and what has been noted lives no longer than those few.
+changes no bit, and is not copied or pickled with the parameter.
+
+On a CPU a large gradient is measured at once, while it is in the cache. Where the call costs more
+than the reading (small ones; a GPU) a few are held and measured together. They are not held where
+that alone keeps them alive, under DDP with bucket views: a small block that stays between large
+ones that go takes the allocator's room to put them together (seen: half as many page faults more).
 """
 
 import functools
@@ -18,15 +22,24 @@ from rankscope.agent.probes.gradients import measure
 from rankscope.agent.probes.gradients.ledger import Ledger
 from rankscope.agent.tracing import recorded
 
-MAX_PENDING: Final = 32
+SMALL: Final = 1 << 15
+"""Elements up to which a gradient on a CPU may be held."""
+
+MAX_HELD: Final = 32
 MAX_ELEMENTS: Final = 1 << 18
-"""Gradients wait for their norm until they are so many, or so large together (1 MiB of fp32)."""
+"""Gradients are held until they are so many, or so large together (1 MiB of fp32)."""
 
 ORDINARY: Final = frozenset({torch.float32, torch.float16, torch.bfloat16})
 
 _engine: Any = torch.autograd.Variable._execution_engine
 _task: Callable[[], int] = torch._C._current_graph_task_id
 _compiling = torch.compiler.is_dynamo_compiling
+_clock = time.monotonic
+_no_grad = torch.no_grad
+_vector_norm = torch.linalg.vector_norm
+
+_WIDER: Final = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
+"""The types whose norm is taken in another one."""
 
 
 class Accumulated:
@@ -36,9 +49,11 @@ class Accumulated:
         self.probe = probe
         self.ledger = ledger
         self.hasty = False
-        """Gradients are not safe beyond the hook: norms are taken at once."""
+        """Gradients are not safe beyond the hook: all are measured at once."""
         self.hasty_once = False
         """The same, in the next backward only."""
+        self.holds = True
+        """Whether gradients on a CPU stay alive without us."""
         self.cast: Callable[[], torch.dtype | None] = lambda: None
         """What the gradients of this backward are about to be cast to."""
         self.reduces: Callable[[], bool] = lambda: False
@@ -49,10 +64,14 @@ class Accumulated:
         """Parameters that could not be looked at, and why."""
         self._device: torch.device | None = None
         self._handles: list[Any] = []
-        self._now = (-1, 0, 0)
+        self._now = (-1, 0, 0)  # of the backward in work: its task, the step's number, microbatch
+        self._skips = False  # whether it is not to be looked at
+        self._at_once = False
+        self._limit = 0.0  # norms from here on are looked at closely
         self._indices: list[int] = []
         self._gradients: list[torch.Tensor] = []
-        self._elements = 0
+        self._held = 0
+        self._measured: dict[int, float] = {}
         self._on_device: list[tuple[list[int], torch.Tensor]] = []
 
     # placing
@@ -63,14 +82,16 @@ class Accumulated:
             return False
         if self._device is None:
             self._device = parameter.device
+        index = self.ledger.index(owner, name)
         ordinary = (
             parameter.dtype in ORDINARY
             and type(parameter.data) is torch.Tensor
             and parameter.device == self._device
         )
-        hook = functools.partial(
-            self.on_gradient if ordinary else self.on_odd, self.ledger.index(owner, name)
-        )
+        body = self.on_odd
+        if ordinary:
+            body = self.on_small if parameter.numel() <= SMALL else self.on_gradient
+        hook = functools.partial(body, index)
         self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
         return True
 
@@ -99,70 +120,85 @@ class Accumulated:
         self._drop()
 
     def _drop(self) -> None:
-        self._indices, self._gradients, self._elements = [], [], 0
-        self._on_device = []
+        self._indices, self._gradients, self._held = [], [], 0
+        self._measured, self._on_device = {}, []
 
     # in backward; none of these may raise but take
 
-    def take(
-        self,
-        indices: list[int],
-        gradients: list[torch.Tensor],
-        cast: torch.dtype | None,
-        summed: bool = False,
-    ) -> None:
-        """Look at gradients that are handed over, and will be gone afterwards.
-
-        ``cast``: the type in which they are reduced, where that is another one; ``summed``: they
-        were cast to it already, and added up over microbatches.
-        """
-        if _task() != self._now[0]:
-            self._begin()
-        if not recorded():
-            self._norms_of(indices, gradients, cast, summed)
-
     def on_gradient(self, index: int, parameter: Any) -> None:
-        if _compiling() or not self.probe.on:
+        if _compiling():
+            return
+        began = _clock()
+        try:
+            if _task() != self._now[0]:
+                self._begin()
+            gradient = parameter.grad
+            if self._skips or gradient is None:
+                return
+            if not gradient.is_cpu:
+                self._hold(index, gradient)
+            elif gradient.is_sparse:
+                self._measure_one(index, gradient, self.cast())
+            else:
+                with _no_grad():
+                    norm = _vector_norm(gradient, dtype=_WIDER.get(gradient.dtype)).item()
+                if norm < self._limit:  # false for NaN, too
+                    self._measured[index] = norm
+                else:
+                    self.ledger.saw([index], [gradient], [norm], self.cast())
+        except Exception as error:
+            if switch.is_users(error):
+                raise
+            self._fault(error)
+        self.probe.observer.kernel_s += _clock() - began
+
+    def on_small(self, index: int, parameter: Any) -> None:
+        if not self.holds:
+            self.on_gradient(index, parameter)
+            return
+        if _compiling():
             return
         try:
             if _task() != self._now[0]:
                 self._begin()
             gradient = parameter.grad
-            if gradient is None:
-                return
-            self._indices.append(index)
-            self._gradients.append(gradient)
-            self._elements += gradient.numel()
-            # A view into DDP's bucket is reduced in place as soon as the bucket is full.
-            if (
-                self._elements >= MAX_ELEMENTS
-                or len(self._indices) >= MAX_PENDING
-                or self.hasty
-                or self.hasty_once
-                or gradient._is_view()
-            ):
-                self._take_norms()
+            if not self._skips and gradient is not None:
+                self._hold(index, gradient)
         except Exception as error:
             if switch.is_users(error):
                 raise
             self._fault(error)
 
+    def _hold(self, index: int, gradient: torch.Tensor) -> None:
+        """Measure ``gradient`` with the next ones, or now."""
+        self._indices.append(index)
+        self._gradients.append(gradient)
+        self._held += gradient.numel()
+        # A view into DDP's bucket is reduced in place as soon as the bucket is full.
+        if (
+            self._held >= MAX_ELEMENTS
+            or len(self._indices) >= MAX_HELD
+            or self._at_once
+            or gradient._is_view()
+        ):
+            self._measure_held()
+
     def on_odd(self, index: int, parameter: Any) -> None:
-        if _compiling() or not self.probe.on:
+        if _compiling():
             return
         try:
             if _task() != self._now[0]:
                 self._begin()
-            if parameter.grad is not None and not recorded():
+            if parameter.grad is not None and not self._skips:
                 with torch.no_grad():
-                    self._take_one(index, parameter.grad)
+                    self._measure_one(index, parameter.grad, self.cast())
         except Exception as error:
             if switch.is_users(error):
                 raise
             self._fault(error)
 
     def on_flat(self, indices: list[int], sizes: list[int], padding: list[bool], flat: Any) -> None:
-        if _compiling() or not self.probe.on:
+        if _compiling():
             return
         try:
             gradient = flat.grad
@@ -178,25 +214,55 @@ class Accumulated:
                 raise
             self._fault(error)
 
+    def take(
+        self,
+        indices: list[int],
+        gradients: list[torch.Tensor],
+        cast: torch.dtype | None,
+        summed: bool = False,
+    ) -> None:
+        """Look at gradients that are handed over, and will be gone afterwards.
+
+        ``cast``: the type in which they are reduced, where that is another one; ``summed``: they
+        were cast to it already, and added up over microbatches.
+        """
+        began = _clock()
+        if _task() != self._now[0]:
+            self._begin()
+        if not self._skips:
+            self._measure(indices, gradients, cast, summed)
+        self.probe.observer.kernel_s += _clock() - began
+
     def _fault(self, error: Exception) -> None:
         self._drop()
+        self._skips = True
         self.probe.observer.fault(self.probe, error)
 
     def _begin(self) -> None:
         """The first gradient of a backward, or of one nested in another."""
         observer = self.probe.observer
         now = (_task(), observer.number, observer.microbatch)
-        if now[1:] != self._now[1:]:  # else what waits is of the backward around this one
+        if now[1:] != self._now[1:]:  # else what is held is of the backward around this one
             self._drop()
         self._now = now
+        self._skips = not self.probe.on or recorded()
+        if self._skips:
+            return
+        self._at_once = self.hasty or self.hasty_once
+        self._limit = measure.closely(self.cast())
         self.ledger.begin()
         _engine.queue_callback(self._on_end)
 
     def _on_end(self) -> None:
-        if not self.probe.on:
+        began = _clock()
+        if self._skips or not self.probe.on:
             return
+        observer = self.probe.observer
         try:
-            self._take_norms()
+            self._measure_held()
+            if self._measured:
+                self.ledger.norms.update(self._measured)
+                self._measured = {}
             self.hasty_once = False
             if self._on_device:
                 parts, self._on_device = self._on_device, []
@@ -205,7 +271,9 @@ class Accumulated:
             if self.ledger.wants_reduced() and self.reduces():
                 _engine.queue_callback(self._on_reduced)  # after DDP's own, ordered before
             # From here to the end of the backward DDP waits for the other ranks.
-            self.probe.observer.noted.append((events.COMPUTED, time.monotonic()))
+            now = _clock()
+            observer.noted.append((events.COMPUTED, now))
+            observer.kernel_s += now - began
         except Exception as error:
             if switch.is_users(error):
                 raise
@@ -219,34 +287,32 @@ class Accumulated:
                 raise
             self._fault(error)
 
-    def _take_norms(self) -> None:
-        indices, gradients = self._indices, self._gradients
-        self._indices, self._gradients, self._elements = [], [], 0
-        if indices and not recorded():
-            self._norms_of(indices, gradients, self.cast())
+    def _measure_held(self) -> None:
+        if self._indices:
+            indices, gradients = self._indices, self._gradients
+            self._indices, self._gradients, self._held = [], [], 0
+            self._measure(indices, gradients, self.cast())
 
-    def _norms_of(
+    def _measure(
         self,
         indices: list[int],
         gradients: list[torch.Tensor],
         cast: torch.dtype | None,
         summed: bool = False,
     ) -> None:
-        began = time.monotonic()
         with torch.no_grad():
             try:
                 norms = torch.stack(measure.norms(gradients))
             except (RuntimeError, TypeError):  # one of them is not what its parameter promised
                 for index, gradient in zip(indices, gradients, strict=True):
-                    self._take_one(index, gradient)
+                    self._measure_one(index, gradient, cast)
                 return
         if norms.is_cuda:
             self._on_device.append((indices, norms))
         else:
             self.ledger.saw(indices, gradients, norms.tolist(), cast, summed)
-        self.probe.observer.kernel_s += time.monotonic() - began
 
-    def _take_one(self, index: int, gradient: Any) -> None:
+    def _measure_one(self, index: int, gradient: Any, cast: torch.dtype | None) -> None:
         tensor = measure.real(gradient)
         if tensor is None:
             self._leave_out(index, f"{gradient.dtype} in layout {gradient.layout}")
@@ -255,7 +321,7 @@ class Accumulated:
         elif tensor.is_cuda:
             self._on_device.append(([index], measure.norm(tensor).reshape(1)))
         else:
-            self.ledger.saw([index], [tensor], [float(measure.norm(tensor))], self.cast())
+            self.ledger.saw([index], [tensor], [float(measure.norm(tensor))], cast)
 
     def _leave_out(self, index: int, why: str) -> None:
         name = self.ledger.names[index]

@@ -27,6 +27,7 @@ def settle(hooks: Accumulated, model: Any) -> None:
     own = {id(parameter) for parameter in model.parameters()}
     # Without a bucket view DDP writes what was reduced over the gradients when backward ends, in a
     # callback that its first hook orders. Ours was ordered before if each parameter is watched.
+    hooks.holds = not getattr(wrapper, "gradient_as_bucket_view", False)
     # In the first backward of a static graph DDP's callback is ordered before any gradient.
     hooks.hasty_once = bool(getattr(wrapper, "static_graph", False))
     hooks.hasty = any(

@@ -20,9 +20,6 @@ from rankscope.protocol.messages import ParameterNorm, Sign, Stage
 ARMED_STEPS: Final = 8
 """Steps after the last sign in which reduced gradients are looked at without another reason."""
 
-SUSPICIOUS: Final = 1e30
-"""A gradient's norm beyond which a sum over ranks may leave the range of fp32."""
-
 
 class Ledger:
     """Norms by parameter; a parameter is an index into ``names``."""
@@ -97,7 +94,7 @@ class Ledger:
         are in that type already, added up over microbatches.
         """
         norms_sum = sum(norms)
-        limit = SUSPICIOUS if cast is None else measure.LARGEST.get(cast, SUSPICIOUS)
+        limit = measure.closely(cast)
         if norms_sum < limit:  # false for NaN, too
             self.norms.update(zip(indices, norms, strict=True))
             return

@@ -15,6 +15,15 @@ LARGEST = {torch.float16: 65504.0, torch.bfloat16: 3.3895e38}
 """The types to which gradients are cast for reduction, and where they end."""
 
 
+SUSPICIOUS = 1e30
+"""A gradient's norm beyond which a sum over ranks may leave the range of fp32."""
+
+
+def closely(cast: torch.dtype | None) -> float:
+    """Gradients with a norm from here on are looked at closely, when cast to that type next."""
+    return SUSPICIOUS if cast is None else LARGEST.get(cast, SUSPICIOUS)
+
+
 class Bad(NamedTuple):
     """What is not finite in a tensor."""
 

@@ -31,6 +31,7 @@ LOOK_AGAIN: Final = 64
 
 class Gradients(Probe):
     name: ClassVar[str] = "gradients"
+    numbers: ClassVar[bool] = True
     guarded: ClassVar[tuple[str, ...]] = ("on_forward", "on_update")
 
     def __init__(self, observer: Any) -> None:
