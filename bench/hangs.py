@@ -93,7 +93,8 @@ def main() -> None:
                 if when == "new groups":  # once, when they are made
                     state.progress.derived.clear()
                 elif when == "new evidence":
-                    state.operations.version += 1
+                    for key in [key for key in state.progress.derived if "difference" in key]:
+                        del state.progress.derived[key]
                 start = time.process_time()
                 found = hangs(state, [], 1010.0)
                 costs.append(time.process_time() - start)

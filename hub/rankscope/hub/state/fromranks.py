@@ -9,6 +9,9 @@ from rankscope.hub.state.sequences import AGAIN, FRESH
 from rankscope.hub.state.words import RankException, Rival
 from rankscope.protocol import messages as m
 
+MANY = 512
+"""Ranks of a large world: what they tell of a hang waits for the next ordinary diagnosis."""
+
 if TYPE_CHECKING:
     from rankscope.hub.state.run import RankHandler, RunState
 
@@ -207,7 +210,7 @@ def goodbye(state: "RunState", goodbye: m.Goodbye, received_s: float) -> None:
 
 def stacks(state: "RunState", stacks: m.Stacks, received_s: float) -> None:
     state.stacks.told(stacks, received_s)
-    state.news()
+    _evidence(state)
 
 
 def operations(state: "RunState", operations: m.Operations, received_s: float) -> None:
@@ -216,7 +219,13 @@ def operations(state: "RunState", operations: m.Operations, received_s: float) -
     state.operations.told(operations, received_s)
     for name, window in state.operations.windows.get(operations.rank, {}).items():
         state.progress.pairs.done(operations.rank, name, window.done)
-    state.news()
+    _evidence(state)
+
+
+def _evidence(state: "RunState") -> None:
+    """Worth a diagnosis at once, unless thousands of ranks tell it one after the other."""
+    if state.size() <= MANY:
+        state.news()
 
 
 def saving(state: "RunState", saving: m.Saving, received_s: float) -> None:

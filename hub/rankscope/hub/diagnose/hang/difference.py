@@ -23,6 +23,10 @@ SIZES_MAY_DIFFER = (
 MAX_BEYOND = 8
 """Numbers looked at beyond the last one that all ranks have told."""
 
+MANY = 512
+MANY_EVERY_S = 0.5
+"""So many ranks are compared no more often."""
+
 MAX_CAMPS = 8
 """More different signatures at one number are compared by their operations only."""
 
@@ -72,22 +76,28 @@ Windows = list[tuple[int, Window]]
 
 def first_difference(state: RunState, group: GroupRows) -> Difference | None:
     """The first number at which members of the group differ and should not."""
-    known = state.progress.derived.get(f"difference {group.name}")
+    key = f"difference {group.name}"
+    known = state.progress.derived.get(key)
     version = (state.operations.version, state.progress.version)
-    if known is not None and known[0] == version:
-        found: Difference | None = known[1]
-        return found
+    now_s = state.last_tick_s or 0.0
+    found: Difference | None
+    if known is not None:
+        (compared, at_s), found = known
+        # Thousands of ranks tell one after the other: not each of them is worth a comparison.
+        if compared == version or (len(group.ranks) > MANY and 0 <= now_s - at_s < MANY_EVERY_S):
+            return found
     found = _find(state, group)
-    state.progress.derived[f"difference {group.name}"] = (version, found)
+    state.progress.derived[key] = ((version, now_s), found)
     return found
 
 
 def _find(state: RunState, group: GroupRows) -> Difference | None:
-    windows: Windows = []
-    for rank in group.ranks.tolist():
-        window = state.operations.window(rank, group.name)
-        if window is not None and window.signatures:
-            windows.append((rank, window))
+    told = state.operations.windows
+    windows: Windows = [
+        (rank, window)
+        for rank in group.ranks.tolist()
+        if rank in told and (window := told[rank].get(group.name)) and window.signatures
+    ]
     if len(windows) < 2:
         return None
     torchs = state.operations.torchs()
@@ -125,8 +135,9 @@ def _by_name(state: RunState, camps: dict[int, list[int]]) -> dict[int, list[int
 
 def _candidates(windows: Windows) -> Iterable[int]:
     """Numbers at which some may differ, ascending."""
+    ends = [window.first + len(window.signatures) for _, window in windows]
     low = max(window.first for _, window in windows)
-    high = min(window.end for _, window in windows)
+    high = min(ends)
     distinct: list[list[int]] = []
     for _, window in windows:
         stretch = window.signatures[low - window.first : high - window.first]
@@ -139,8 +150,7 @@ def _candidates(windows: Windows) -> Iterable[int]:
         for seq, column in enumerate(columns, start=low):
             if len(set(column) - {UNKNOWN}) > 1:
                 yield seq
-    most = max(window.end for _, window in windows)
-    yield from range(max(low, high), min(most, max(low, high) + MAX_BEYOND))
+    yield from range(max(low, high), min(max(ends), max(low, high) + MAX_BEYOND))
 
 
 def _by_caller(
