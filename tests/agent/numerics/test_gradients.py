@@ -19,6 +19,7 @@ from rankscope.agent.probes.gradients.late import Arrived
 from rankscope.agent.probes.gradients.ledger import by_trouble
 from rankscope.agent.probes.gradients.names import clean
 from rankscope.agent.probes.gradients.outliers import Outliers
+from rankscope.agent.probes.gradients.probe import SCALE
 from rankscope.protocol.messages import LateValues, ParameterNorms, Signs, Stage
 from support.observed import Observed, observed
 
@@ -363,6 +364,17 @@ def test_what_came_off_a_device_late_is_of_its_step() -> None:
         assert math.isnan(late.local_norm)
         (sign,) = own_signs(seen)
         assert (sign.step, sign.microbatch, sign.name, sign.value) == (1, 2, "first.bias", "nan")
+
+
+def test_a_factor_that_came_off_a_device_is_taken_out() -> None:
+    """It travels with the norms that it belongs to."""
+    model = Net()
+    optimizer = sgd(model)
+    with observed((model, optimizer)) as seen:
+        step(model, optimizer)
+        seen.observer.gradients._arrived(Arrived(1, 1, [(0, 3.0), (1, 4.0), (SCALE, 8.0)]))
+        (late,) = seen.read().outbox.late()
+        assert late.local_norm == pytest.approx(5.0 / 8.0)
 
 
 def test_reentrant_checkpointing_is_looked_at_within_the_same_microbatch() -> None:

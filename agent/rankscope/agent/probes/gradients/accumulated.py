@@ -266,7 +266,7 @@ class Accumulated:
             self.hasty_once = False
             if self._on_device:
                 parts, self._on_device = self._on_device, []
-                self.probe.late.submit(self._now[1], self.ledger.microbatch, parts)
+                self.probe.submit(self._now[1], self.ledger.microbatch, parts)
             self.ledger.end()
             if self.ledger.wants_reduced() and self.reduces():
                 _engine.queue_callback(self._on_reduced)  # after DDP's own, ordered before

@@ -13,6 +13,10 @@ SLOTS: Final = 16
 """Backwards on their way at once; beyond that the newest is not read."""
 
 
+Parts = list[tuple[list[int], torch.Tensor]]
+"""(indices of parameters, their norms on one device)"""
+
+
 class Arrived(NamedTuple):
     number: int
     """Of the note of the step."""
@@ -29,8 +33,8 @@ class LateNorms:
         self._pending: deque[tuple[int, int, list[int], int, Any]] = deque()
         self._next = 0
 
-    def submit(self, number: int, microbatch: int, parts: Any) -> None:
-        """Start the copy of ``parts``: (indices, norms on one device) of one backward."""
+    def submit(self, number: int, microbatch: int, parts: Parts) -> None:
+        """Start the copy of ``parts`` of one backward."""
         indices = [index for some, _ in parts for index in some]
         if len(self._pending) >= SLOTS or torch.cuda.is_current_stream_capturing():
             return

@@ -38,6 +38,9 @@ class Ledger:
         self.suspicious = False
         """Whether the reduced gradients of this step are to be looked at, one by one."""
         self.scale: Callable[[], float | None] = lambda: None
+        """The gradient scaler's factor, where it can be read at once."""
+        self.scaled: Callable[[], bool] = lambda: False
+        """Whether a gradient scaler is at work."""
         self.bad: dict[int, int] = {}
         """Parameters that are bad in the step in work, by the microbatch in which that was seen."""
         self.bad_before: dict[int, int] = {}
@@ -169,7 +172,7 @@ class Ledger:
 
     def scaler_note(self) -> str:
         """``scaler`` where a gradient scaler is at work, which overflows in ordinary runs."""
-        return "scaler" if self.scale() is not None else ""
+        return "scaler" if self.scaled() else ""
 
     def end(self) -> None:
         """The microbatch's gradients are all there."""

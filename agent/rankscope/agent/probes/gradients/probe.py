@@ -15,12 +15,15 @@ from rankscope.agent.probes.facts import trainer_of
 from rankscope.agent.probes.gradients import ddp, fsdp1, measure, reduced
 from rankscope.agent.probes.gradients.accumulated import Accumulated
 from rankscope.agent.probes.gradients.fsdp2 import Units, UnitWatch
-from rankscope.agent.probes.gradients.late import Arrived, LateNorms
+from rankscope.agent.probes.gradients.late import Arrived, LateNorms, Parts
 from rankscope.agent.probes.gradients.ledger import Ledger, by_trouble, late_signs
 from rankscope.agent.probes.gradients.names import named_parameters
 from rankscope.agent.probes.gradients.scaler import Scalers
 from rankscope.agent.signs import MAX_NAMES
 from rankscope.protocol.messages import FromRank, ParameterNorms, Stage
+
+SCALE: Final = -1
+"""In the place of a parameter's index: the gradient scaler's factor."""
 
 LOOK_FOR_UNITS: Final = 8
 """Forwards after which a backward of FSDP2 must have come by."""
@@ -41,6 +44,7 @@ class Gradients(Probe):
         self.scalers = Scalers()
         self.units = Units()
         self.ledger.scale = self.scalers.scale
+        self.ledger.scaled = lambda: self.scalers.used() is not None
         self.places: list[Place] = []
         self._facts: dict[str, str] = {}
         observer.update_begins.append((self, self.on_update))
@@ -112,6 +116,13 @@ class Gradients(Probe):
 
     # what comes late
 
+    def submit(self, number: int, microbatch: int, parts: Parts) -> None:
+        """Norms that are on a GPU set out, with the scaler's factor where that is there, too."""
+        scale = self.scalers.tensor()
+        if scale is not None and scale.is_cuda and scale.device == parts[0][1].device:
+            parts = [*parts, ([SCALE], scale.detach().reshape(1))]
+        self.late.submit(number, microbatch, parts)
+
     def read_late(self) -> None:
         """Note down what has come off a GPU meanwhile. On a thread that trains."""
         for arrived in self.late.poll():
@@ -119,9 +130,14 @@ class Gradients(Probe):
 
     def _arrived(self, arrived: Arrived) -> None:
         number, microbatch, found = arrived
+        scale = next((value for index, value in found if index == SCALE), 1.0)
+        found = [(index, value) for index, value in found if index != SCALE]
         norms = self._late_norms.setdefault(number, {})
-        bad = [(index, norm) for index, norm in found if norm - norm != 0]
-        fresh = [(index, norm) for index, norm in bad if norms.get(index, 0.0) - 0.0 == 0.0]
+        fresh = [
+            (index, norm)
+            for index, norm in found
+            if not math.isfinite(norm) and math.isfinite(norms.get(index, 0.0))
+        ]
         norms.update(found)
         now = time.monotonic()
         note = self.observer.noted.append
@@ -132,7 +148,7 @@ class Gradients(Probe):
             note((events.SIGNS, now, number, signs, (Stage.GRADIENT,)))
             self.observer.urgent()
         if number < self.observer.number and not self.late.awaits(number):
-            total = measure.total(tuple(norms.values()))
+            total = measure.total(tuple(norms.values())) / (scale or 1.0)
             note((events.LATE, now, number, {"local_norm": total}))
             for old in [one for one in self._late_norms if one <= number]:
                 del self._late_norms[old]
