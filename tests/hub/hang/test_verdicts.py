@@ -469,6 +469,15 @@ def test_a_mute_rank_that_is_seen_to_hold_its_gil_is_called_so() -> None:
     assert (only(job).kind, only(job).severity) == ("gil-held", "critical")
 
 
+def test_a_garbage_collection_is_not_called_a_held_gil() -> None:
+    """Seen in native frames, it is no finding for half a minute."""
+    job = training(ranks=2)
+    job.world.ranks[1].mute = True
+    job.enters(TOKENS, ranks=(0,)).hang(1.5)
+    job.stack(1, "gcmodule.c:0 in gc_collect_main", outside=True, holds_gil=True)
+    assert job.world.findings() == []
+
+
 def test_a_mute_rank_is_asked_from_outside_only_when_the_others_wait() -> None:
     """The reading of a rank that goes on is never wanted."""
     job = training(ranks=2)

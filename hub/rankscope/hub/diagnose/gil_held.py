@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rankscope.hub.diagnose.hang.scene import TROUBLE_S, critical_s
+from rankscope.hub.diagnose.hang.scene import TROUBLE_S, critical_s, late_s
 from rankscope.hub.diagnose.hang.words import frames_text
 from rankscope.hub.diagnose.text import at_text, phase_of, ranks_text, step_in_work
 from rankscope.hub.diagnose.waiting import not_advancing
@@ -10,12 +10,18 @@ from rankscope.hub.inquiries import FOREIGN_STACKS
 from rankscope.hub.liveness import live, sentinel_link, silence_s
 from rankscope.hub.state import RunState
 from rankscope.hub.state.ranks import ALIVE
+from rankscope.hub.state.stacks import ThreadNote
 from rankscope.protocol.shapes import Finding
 
 SILENT_S = 0.8
 """An agent speaks every 0.5 s."""
 
 MAX_ASKED = 8
+
+COLLECTION_S = 30.0
+"""A garbage collection may take so long before it is spoken of."""
+
+COLLECTOR_FRAMES = 8
 
 
 def gil_held(state: RunState, now_s: float) -> list[Finding]:
@@ -28,13 +34,20 @@ def gil_held(state: RunState, now_s: float) -> list[Finding]:
     for rank in silent[:MAX_ASKED]:
         state.inquiries.want(rank, FOREIGN_STACKS)
         note = state.stacks.outside.get(rank)
-        if note is not None and note.at_s >= ranks.heard_s.item(rank) and note.gil_holder():
+        if note is None or note.at_s < ranks.heard_s.item(rank):
+            continue
+        holder = note.gil_holder()
+        if holder is not None and not (
+            _collects(state, holder) and now_s - ranks.heard_s.item(rank) < COLLECTION_S
+        ):
             held.append(rank)
     if not held:
         return []
     first = held[0]
     note = state.stacks.outside[first]
     age_s = now_s - float(np.max(ranks.heard_s[held]))
+    if age_s < late_s(state):
+        return []
     where: dict[str, str | int] = {"phase": phase_of(state, first)}
     if note.source:
         where["source"] = note.source
@@ -60,6 +73,12 @@ def gil_held(state: RunState, now_s: float) -> list[Finding]:
             where=where,
         )
     ]
+
+
+def _collects(state: RunState, holder: ThreadNote) -> bool:
+    """Whether it is the interpreter's own garbage collection that keeps the GIL."""
+    frames = state.stacks.frames_of(holder)[:COLLECTOR_FRAMES]
+    return any("gc_collect" in function for _, _, function in frames)
 
 
 def _silent(state: RunState, now_s: float) -> list[int]:
