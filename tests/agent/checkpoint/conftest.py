@@ -1,66 +1,60 @@
 """Runs of real ranks that save."""
 
-import json
-import os
-import signal
-import subprocess
-import sys
+import multiprocessing
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from multiprocessing.context import ForkServerProcess
 from typing import Any
 
 import pytest
 
-from support.training import environment, free_port
+from support.savingrank import run
+from support.training import free_port
 
-PROGRAM = Path(__file__).parent / "rank.py"
-TIMEOUT_S = 120.0
+TIMEOUT_S = 200.0
+"""Far beyond what any run here takes; one that gets there hangs."""
 
-Told = dict[str, Any]
+# Forked from a process that has imported torch once: that takes longer than all the rest.
+context = multiprocessing.get_context("forkserver")
+context.set_forkserver_preload(["support.savingrank"])
 
 
 class Ranks:
     """Processes of one run."""
 
-    def __init__(self, count: int, told: Told) -> None:
-        port = str(free_port())
-        self.processes = [
-            subprocess.Popen(
-                [sys.executable, str(PROGRAM), json.dumps(told)],
-                env=environment(
-                    {
-                        "RANK": str(rank),
-                        "LOCAL_RANK": str(rank),
-                        "WORLD_SIZE": str(count),
-                        "MASTER_ADDR": "127.0.0.1",
-                        "MASTER_PORT": port,
-                        "RANKSCOPE": "off",
-                    }
-                ),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for rank in range(count)
-        ]
+    def __init__(self, count: int, told: dict[str, Any]) -> None:
+        port = free_port()
+        self.processes: list[ForkServerProcess] = []
+        self._answers = []
+        for rank in range(count):
+            ours, theirs = context.Pipe(duplex=False)
+            process = context.Process(target=run, args=(theirs, rank, count, port, told))
+            process.start()
+            theirs.close()
+            self.processes.append(process)
+            self._answers.append(ours)
 
     def line(self, rank: int) -> Any:
-        """What ``rank`` printed, once it has ended."""
-        out, err = self.processes[rank].communicate(timeout=TIMEOUT_S)
-        assert self.processes[rank].returncode == 0, err
-        return json.loads(out)
+        """What ``rank`` gives back at its end."""
+        assert self._answers[rank].poll(TIMEOUT_S), f"rank {rank} hangs"
+        return self._answers[rank].recv()
 
     def lines(self) -> list[Any]:
         return [self.line(rank) for rank in range(len(self.processes))]
 
+    def died(self, rank: int) -> int | None:
+        """The exit code of ``rank``, once it has ended."""
+        self.processes[rank].join(TIMEOUT_S)
+        return self.processes[rank].exitcode
+
     def end(self) -> None:
         for process in self.processes:
-            if process.poll() is None:
-                os.kill(process.pid, signal.SIGKILL)
-                process.communicate()
-            for pipe in (process.stdout, process.stderr):
-                if pipe is not None:
-                    pipe.close()
+            if process.exitcode is None:
+                process.join(10 if process.is_alive() else 0)
+            process.kill()
+            process.join()
+            process.close()
+        for answer in self._answers:
+            answer.close()
 
 
 Launch = Callable[..., Ranks]
@@ -68,7 +62,7 @@ Launch = Callable[..., Ranks]
 
 @pytest.fixture
 def ranks() -> Iterator[Launch]:
-    """``ranks(count, kind=…, dir=…, steps=…, saves=…)``: see ``rank.py`` for the rest."""
+    """``ranks(count, kind=…, dir=…, steps=…, saves=…)``: see ``support.savingrank``."""
     begun: list[Ranks] = []
 
     def launch(count: int, **told: Any) -> Ranks:

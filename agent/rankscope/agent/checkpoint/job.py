@@ -148,14 +148,15 @@ class Job:
         else:
             text = f"rank {self.rank}, {self._phase}: {in_words(error)}"
             failed = Failed(text, self.rank, self._phase)
+        with contextlib.suppress(Exception):
+            if meeting is not None:
+                failed = meeting.fail(failed)
         outcome = Outcome(
             False, self.step, self.request, "", str(failed), 0, failed.rank, failed.phase
         )
         with contextlib.suppress(Exception):
-            if meeting is not None:
-                meeting.fail(failed)
-                if self.rank == 0:
-                    meeting.announce(outcome)
+            if meeting is not None and self.rank == 0:
+                meeting.announce(outcome)
         if self._folder is not None:
             publish.remove(self._folder)
         return outcome

@@ -4,7 +4,7 @@ import io
 import itertools
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -101,26 +101,36 @@ def load(
 
 def refuse_others(manifest: Manifest, target: gather.Gathered, things: Mapping[str, Any]) -> None:
     """Raise :class:`CannotLoad` unless the checkpoint has just the tensors of ``target``, alike."""
-    problems = []
+    saved = {_thing(manifest, name) for name in (*manifest.tensors, *manifest.objects)}
+    saved -= {gather.OWN}
+    problems = [
+        *(
+            f"there is nothing of {name} in the checkpoint"
+            for name in sorted(things.keys() - saved)
+        ),
+        *(
+            f"{name} is in the checkpoint and not among what is to be loaded"
+            for name in sorted(saved - things.keys())
+        ),
+    ]
+    if not problems:
+        problems = sorted(_differences(manifest, target))
+    if problems:
+        raise CannotLoad("; ".join(coverage.shortened(problems)[:4]))
+
+
+def _differences(manifest: Manifest, target: gather.Gathered) -> Iterator[str]:
     for name, tensor in target.tensors.items():
         entry = manifest.tensors.get(name)
         if entry is None:
-            problems.append(f"{name} is not in the checkpoint")
+            yield f"{name} is not in the checkpoint"
         elif entry.shape != tuple(tensor.shape):
-            problems.append(f"{name} is {list(entry.shape)} there and {list(tensor.shape)} here")
+            yield f"{name} is {list(entry.shape)} there and {list(tensor.shape)} here"
         elif entry.dtype != dtype_name(tensor.dtype):
-            problems.append(f"{name} is {entry.dtype} there and {dtype_name(tensor.dtype)} here")
+            yield f"{name} is {entry.dtype} there and {dtype_name(tensor.dtype)} here"
     for name in manifest.tensors.keys() - target.tensors.keys():
-        if name.startswith(f"{gather.OWN}."):
-            continue
-        problems.append(f"{name} is in the checkpoint and not here")
-    saved = {_thing(manifest, name) for name in (*manifest.tensors, *manifest.objects)}
-    for name in sorted(things.keys() - saved):
-        problems.append(f"there is nothing of {name} in the checkpoint")
-    for name in sorted(saved - things.keys() - {gather.OWN}):
-        problems.append(f"{name} is in the checkpoint and not among what is to be loaded")
-    if problems:
-        raise CannotLoad("; ".join(coverage.shortened(sorted(problems))[:4]))
+        if not name.startswith(f"{gather.OWN}."):
+            yield f"{name} is in the checkpoint and not here"
 
 
 def fill(source: Source, name: str, tensor: Tensor, chunks: list[Chunk]) -> None:

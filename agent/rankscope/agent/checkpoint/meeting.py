@@ -149,11 +149,20 @@ class Meeting:
         found = self._store.multi_get([self._key(f"arrived/{rank}") for rank in everyone])
         return [Arrival(*msgspec.msgpack.decode(one)) for one in found]
 
-    def fail(self, error: Failed) -> None:
-        """Tell the others that this rank cannot go on; the first one to say so is heard."""
+    def fail(self, error: Failed) -> Failed:
+        """Tell the others that this rank cannot go on. The first one to say so is heard.
+
+        Returns that: what comes later, such as a directory that is gone, is but its consequence.
+        """
         if self._store.add(self._key("failures"), 1) == 1:
             told = msgspec.msgpack.encode((str(error), error.rank, error.phase))
             self._store.set(self._key("failed"), told)
+            return error
+        for _ in range(100):  # it is set just after it was counted
+            if self._store.check([self._key("failed")]):
+                return Failed(*msgspec.msgpack.decode(self._store.get(self._key("failed"))))
+            time.sleep(0.01)
+        return error
 
     def announce(self, outcome: Outcome) -> None:
         """Rank 0: tell everybody what came of it."""

@@ -1,16 +1,15 @@
-"""One rank of a small training run that saves; told what to do by JSON on its command line.
+"""One rank of a small training run that saves, as a forked process that is told what to do.
 
-It prints one JSON line: the outcomes of its saves, the hash of its weights at each saved step and
-at the end, and whatever it resumed from.
+It gives back the outcomes of its saves, the hash of the weights at each saved step and at the end,
+and what it resumed from.
 """
 
 import hashlib
-import json
 import os
 import resource
 import signal
-import sys
 import time
+from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
@@ -125,8 +124,18 @@ def main(told: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-if __name__ == "__main__":
+def run(answer: Connection, rank: int, count: int, port: int, told: dict[str, Any]) -> None:
+    """What the process of ``rank`` of ``count`` does."""
+    os.environ.update(
+        RANK=str(rank),
+        WORLD_SIZE=str(count),
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT=str(port),
+        RANKSCOPE="off",
+    )
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    print(json.dumps(main(json.loads(sys.argv[1]))), flush=True)
+    answer.send(main(told))
+    answer.close()
+    dist.barrier()
     dist.destroy_process_group()

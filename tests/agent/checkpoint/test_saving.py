@@ -1,0 +1,200 @@
+"""Saves of one process: what is in them, what is kept, and what is refused."""
+
+import os
+import random
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from rankscope.agent.checkpoint import Checkpointer
+from rankscope.agent.checkpoint.plan import plan
+from rankscope.protocol import checkpoints, coverage
+from rankscope.protocol.exits import UserError
+from rankscope.protocol.manifest import Chunk, Place, TensorEntry
+
+
+def parts(**more: Any) -> dict[str, Any]:
+    model = nn.Linear(64, 64)
+    return {"model": model, "optimizer": torch.optim.AdamW(model.parameters(), lr=0.1), **more}
+
+
+def train(things: dict[str, Any], steps: int = 1) -> None:
+    for _ in range(steps):
+        things["model"](torch.randn(4, 64)).square().mean().backward()
+        things["optimizer"].step()
+        things["optimizer"].zero_grad()
+
+
+def values(things: dict[str, Any]) -> list[Tensor]:
+    optimizer = things["optimizer"]
+    state = [v for p in optimizer.state.values() for v in p.values()]
+    return [t.detach().clone() for t in (*things["model"].parameters(), *state)]
+
+
+def same(one: list[Tensor], other: list[Tensor]) -> bool:
+    return len(one) == len(other) and all(map(torch.equal, one, other))
+
+
+@given(
+    st.dictionaries(st.text("abc", min_size=1), st.integers(0, 40), max_size=8),
+    st.integers(1, 5),
+)
+def test_all_ranks_together_write_everything_once(rows: dict[str, int], world_size: int) -> None:
+    """Each works out for itself what it writes."""
+    tensors = {name: torch.zeros(count, 3) for name, count in rows.items()}
+    pieces = [piece for rank in range(world_size) for piece in plan(tensors, (), rank, world_size)]
+    for name, tensor in tensors.items():
+        place = Place("f", 0, 0, 0, 0, 0, 0)
+        chunks = [Chunk(p.offsets, p.lengths, place) for p in pieces if p.name == name]
+        assert coverage.uncovered(TensorEntry("float32", tuple(tensor.shape), chunks)) == ""
+
+
+def test_what_is_saved_is_the_state_of_the_boundary(tmp_path: Path) -> None:
+    """However soon training goes on; and the buffer is used again without mixing saves."""
+    things = parts()
+    saver = Checkpointer(state=things, dir=tmp_path)
+    expected = {}
+    for step in (1, 2, 3):
+        train(things)
+        expected[step] = values(things)
+        saver.save(step)
+        train(things, 3)
+        outcome = saver.wait()
+        assert outcome is not None
+        assert outcome.ok, outcome
+    for step, before in expected.items():
+        resumed = saver.resume(tmp_path / checkpoints.directory_name(step))
+        assert resumed is not None
+        assert same(values(things), before)
+
+
+def test_loading_into_a_fresh_optimizer_and_one_that_never_stepped(tmp_path: Path) -> None:
+    """A save before the first update makes no update of its own."""
+    things = parts()
+    before = values(things)
+    saver = Checkpointer(state=things, dir=tmp_path, sync=True)
+    things["optimizer"].param_groups[0]["lr"] = 0.25
+    first = saver.save(0)
+    assert first is not None
+    assert first.ok, first
+    assert not things["optimizer"].state
+    assert same(values(things), before)
+    train(things)
+    second = saver.save(1)
+    assert second is not None
+    fresh = parts()
+    loader = Checkpointer(state=fresh, dir=tmp_path)
+    loader.resume(first.path)
+    assert fresh["optimizer"].param_groups[0]["lr"] == 0.25
+    assert not fresh["optimizer"].state
+    loader.resume(second.path)
+    assert same(values(fresh), values(things))
+
+
+def test_random_numbers_go_on_where_they_were(tmp_path: Path) -> None:
+    """Of Python, NumPy and torch, whatever was drawn while loading."""
+    saver = Checkpointer(state={"model": nn.Linear(2, 2)}, dir=tmp_path, sync=True)
+    saver.save(1)
+    drawn = (random.random(), numpy.random.rand(), torch.rand(1))
+    resumed = saver.resume()
+    assert resumed is not None
+    torch.rand(100)
+    resumed.restore_random()
+    assert (random.random(), numpy.random.rand(), torch.rand(1)) == drawn
+
+
+def test_what_each_rank_has_for_itself_and_keys_that_are_numbers(tmp_path: Path) -> None:
+    """State of other things keeps its types."""
+
+    class Thing:
+        def __init__(self) -> None:
+            self.state: dict[Any, Any] = {1: "one", "two": [2, (3.0, None)]}
+
+        def state_dict(self) -> dict[Any, Any]:
+            return self.state
+
+        def load_state_dict(self, state: dict[Any, Any]) -> None:
+            self.state = state
+
+    mine, ours = Thing(), Thing()
+    saver = Checkpointer(state={"ours": ours}, per_rank={"mine": mine}, dir=tmp_path, sync=True)
+    saver.save(1)
+    mine.state, ours.state = {}, {}
+    saver.resume()
+    assert mine.state == ours.state == Thing().state
+
+
+def test_a_state_that_cannot_be_saved_costs_the_save_alone(tmp_path: Path) -> None:
+    """What could only be loaded by running its pickle is not written in the first place."""
+
+    class Odd:
+        def state_dict(self) -> Any:
+            return {"lock": threading.Event}
+
+    saver = Checkpointer(state={"odd": Odd()}, dir=tmp_path, sync=True)
+    outcome = saver.save(3)
+    assert outcome is not None
+    assert not outcome.ok
+    assert "odd holds a dict that cannot be saved" in outcome.text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_verified_checkpoints_count_when_old_ones_go(tmp_path: Path) -> None:
+    """A bad one that is newer takes no good one's place; an operator's stays."""
+    things = {"model": nn.Linear(2, 2)}
+    everything = Checkpointer(state=things, dir=tmp_path, sync=True)
+    everything.save(1, request=5)
+    for step in (2, 3, 4):
+        everything.save(step)
+    file = tmp_path / "step-00000004" / "__0_0.distcp"
+    file.write_bytes(file.read_bytes()[:-3] + b"bad")
+    saver = Checkpointer(state=things, dir=tmp_path, sync=True, keep=2)
+    saver.save(5)
+    left = sorted(path.name for path in tmp_path.glob("step-*"))
+    assert left == ["step-00000001", "step-00000003", "step-00000004", "step-00000005"]
+    assert not list(tmp_path.glob(f"{checkpoints.TEMPORARY}*"))
+
+
+def test_a_directory_that_cannot_be_used_is_refused_at_once(tmp_path: Path) -> None:
+    """A file, below a file; in one line that says what to do."""
+    (tmp_path / "file").write_text("x")
+    for place in ("file", "file/below"):
+        with pytest.raises(UserError, match="name a directory") as caught:
+            Checkpointer(state={}, dir=tmp_path / place)
+        assert "\n" not in str(caught.value)
+    if os.geteuid() != 0:
+        (tmp_path / "closed").mkdir(mode=0o500)
+        with pytest.raises(UserError, match="cannot write to"):
+            Checkpointer(state={}, dir=tmp_path / "closed")
+
+
+def test_a_directory_that_is_gone_later_costs_saves_alone(tmp_path: Path) -> None:
+    """It is made again, or the save fails in words."""
+    saver = Checkpointer(state={"model": nn.Linear(2, 2)}, dir=tmp_path / "here", sync=True)
+    (tmp_path / "here").rmdir()
+    (tmp_path / "here").write_text("in the way")
+    outcome = saver.save(1)
+    assert outcome is not None
+    assert not outcome.ok
+    (tmp_path / "here").unlink()
+    outcome = saver.save(2)
+    assert outcome is not None
+    assert outcome.ok, outcome
+
+
+def test_a_save_can_be_cancelled(tmp_path: Path) -> None:
+    """Nothing of it stays."""
+    saver = Checkpointer(state={"model": nn.Linear(512, 512)}, dir=tmp_path)
+    saver.on_phase.append(lambda phase, step: saver.cancel() if phase == "writing" else None)
+    saver.save(1)
+    outcome = saver.wait()
+    assert outcome is not None
+    assert (outcome.ok, outcome.text) == (False, "cancelled")
+    assert list(tmp_path.iterdir()) == []
