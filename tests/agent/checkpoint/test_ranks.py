@@ -83,7 +83,7 @@ def test_a_run_that_goes_on_is_the_run_that_was_not_interrupted(
     """Dropout, running statistics, a scheduler: the same to the bit at the same world size; the
     same state at another one and under the other wrapper. Training that goes on tears nothing."""
     saved = {"kind": kind, "dir": tmp_path, "steps": 8}
-    whole = ranks(2, **saved, saves={"3": 0, "5": 0}, unawaited=[3, 5]).lines()
+    whole = ranks(2, **saved, saves={"3": 0, "5": 0}, unawaited=[5]).lines()
     again = ranks(2, **saved, resume="auto").lines()
     assert [line["end"] for line in again] == [line["end"] for line in whole]
     assert again[0]["resumed"] == [5, [], True]

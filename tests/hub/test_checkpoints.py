@@ -1,0 +1,162 @@
+"""Saves as the hub sees them: requests on their way to the ranks, outcomes, and the finding."""
+
+from typing import Any
+
+import msgspec
+
+from rankscope.hub.core import Core
+from rankscope.protocol import codec, shapes
+from rankscope.protocol import messages as m
+from support.world import World
+
+
+def saving(world: World, rank: int, phase: str = "idle", **fields: Any) -> None:
+    told: dict[str, Any] = {"step": 0, "request": 0, "phase": phase, "phase_t_s": 0.0}
+    told["phase_t_s"] = world.now_s + world.ranks[rank].clock_s
+    world.from_rank(rank, m.Saving, **(told | fields))
+
+
+def ask(world: World) -> m.CommandReply:
+    """An operator asks for a checkpoint."""
+    frame = codec.encode(m.CommandRequest(1, "checkpoint", "ada@laptop"))
+    world.core.receive(b"client", "operator", frame, world.now_s)
+    replies = [codec.decode(f) for peer, f in world.core.outbox if peer == b"client"]
+    reply = replies[-1]
+    assert isinstance(reply, m.CommandReply)
+    return reply
+
+
+def orders(core: Core) -> dict[str, m.Order]:
+    """What the hub has told the ranks since it was asked last."""
+    found = {}
+    for peer, frame in core.outbox:
+        message = codec.decode(frame)
+        if isinstance(message, m.Order):
+            found[peer.decode()] = message
+    core.outbox.clear()
+    return found
+
+
+def view(world: World) -> shapes.CheckpointsView:
+    frame = codec.encode(m.ViewRequest(2, "checkpoints"))
+    world.core.receive(b"client", "viewer", frame, world.now_s)
+    reply = codec.decode(world.core.outbox[-1][1], 1 << 24)
+    assert isinstance(reply, m.ViewReply)
+    return msgspec.msgpack.decode(reply.body, type=shapes.CheckpointsView)
+
+
+def failure(world: World) -> shapes.Finding:
+    """The finding beside the one on the rank itself."""
+    return next(one for one in world.findings() if one.kind == "checkpoint-failed")
+
+
+def ready(ranks: int = 3) -> World:
+    world = World(ranks=ranks)
+    for rank in range(ranks):
+        saving(world, rank)
+    return world.step()
+
+
+def test_a_request_goes_to_all_ranks_until_each_has_heard_of_it() -> None:
+    """A second one is told that there is one; and it ends with its outcome."""
+    world = ready()
+    world.core.outbox.clear()
+    reply = ask(world)
+    assert reply.accepted
+    told = orders(world.core)
+    assert sorted(told) == ["rank 0", "rank 1", "rank 2"]
+    assert {order.request for order in told.values()} == {reply.reference}
+    assert not ask(world).accepted
+    for rank in (0, 2):
+        saving(world, rank, pending=reply.reference, text="waiting for all ranks to hear of it")
+    world.core.outbox.clear()
+    world.advance(2.0)
+    assert sorted(orders(world.core)) == ["rank 1"]
+    assert view(world).pending == "pending: rank 1 has not heard of it"
+    saving(world, 1, "writing", step=4, request=reply.reference, total_bytes=100, done_bytes=10)
+    world.advance(0.5)
+    now = view(world)
+    assert (now.pending, now.slowest, now.ranks[0].phase) == ("saving", 1, "writing")
+    saving(world, 0, "done", step=4, request=reply.reference, path="/c/step-00000004")
+    world.advance(2.0)
+    now = view(world)
+    assert (now.pending, now.request) == ("", 0)
+    assert (now.outcomes[0].ok, now.outcomes[0].request) == (True, reply.reference)
+    assert now.last == shapes.Checkpoint(step=4, path="/c/step-00000004", verified=True)
+    assert orders(world.core) == {}
+
+
+def test_a_rank_in_evaluation_is_named_while_a_request_waits_for_it() -> None:
+    """Who must be waited for, and in what it is."""
+    world = ready()
+    reply = ask(world)
+    for rank in range(3):
+        saving(world, rank, pending=reply.reference)
+    world.beat(2, expecting="evaluation")
+    world.tick()
+    assert view(world).pending == "pending: rank 2 is in evaluation"
+
+
+def test_what_cannot_be_asked_for_is_refused_in_words() -> None:
+    """No checkpointer, on all ranks or on one; no boundary; a run that is over."""
+    world = World(ranks=2)
+    assert "has no checkpointer" in ask(world).text
+    saving(world, 0)
+    assert "rank 1 has no checkpointer" in ask(world).text
+    saving(world, 1)
+    world.hello(1, boundary=False)
+    assert "rank 1 gave no boundary yet" in ask(world).text
+    world.finish(0).finish(1).advance(1.0)
+    assert ask(world).text == "the run is over"
+
+
+def test_a_failed_save_is_found_and_closes_with_the_next_good_one() -> None:
+    """With the rank that failed, its phase, and the checkpoint that is still the newest."""
+    world = ready()
+    saving(world, 0, "done", step=5, path="/c/step-00000005")
+    text = "rank 1, writing: No space left on device"
+    failed = {"step": 9, "text": text, "culprit": 1, "culprit_phase": "writing"}
+    saving(world, 2, "failed", step=9, text="cancelled")
+    saving(world, 1, "failed", **failed)
+    world.advance(1.0)
+    found = world.finding("checkpoint-failed")
+    assert (found.ranks, found.step, found.where) == ([1], 9, {"phase": "writing"})
+    assert found.severity == "warning"
+    assert text in found.headline
+    assert "of step 5" in found.evidence[0]
+    saving(world, 0, "done", step=12, path="/c/step-00000012")
+    world.advance(1.0)
+    assert [one.kind for one in world.core.know.findings] == []
+
+
+def test_a_rank_that_dies_in_a_save_is_to_blame_for_it_and_those_it_drags_along_are_not() -> None:
+    """Also when nobody lives to tell what came of it."""
+    world = ready()
+    for rank in range(3):
+        saving(world, rank, "writing", step=3, total_bytes=10)
+    world.kill(1).advance(0.3)
+    world.kill(0, 15).kill(2, 15).advance(1.0)
+    found = failure(world)
+    assert (found.ranks, found.step, found.where["phase"]) == ([1], 3, "writing")
+
+
+def test_a_rank_that_is_stopped_in_a_save_is_found_and_may_go_on() -> None:
+    """The finding closes when it goes on."""
+    world = ready()
+    saving(world, 1, "writing", step=3)
+    world.stop(1).advance(1.0)
+    assert failure(world).ranks == [1]
+    world.cont(1).advance(1.0)
+    assert "checkpoint-failed" not in {one.kind for one in world.core.know.findings}
+
+
+def test_what_is_known_of_saves_outlives_a_restart_of_the_hub_and_of_the_ranks() -> None:
+    """The newest checkpoint is that of the run, not of an attempt."""
+    world = ready()
+    saving(world, 0, "done", step=5, path="/c/step-00000005")
+    saved = world.state.saves.dump()
+    fresh = type(world.state.saves)()
+    fresh.load(saved)
+    assert fresh.dump() == saved
+    world.new_attempt().advance(1.0)
+    assert view(world).last == shapes.Checkpoint(step=5, path="/c/step-00000005", verified=True)
