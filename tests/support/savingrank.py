@@ -32,7 +32,8 @@ def build(kind: str) -> nn.Module:
     )
     if kind == "fsdp2":
         fully_shard(model[0])  # type: ignore[index]
-        return fully_shard(model)
+        fully_shard(model)
+        return model
     return DistributedDataParallel(model) if kind == "ddp" else model
 
 

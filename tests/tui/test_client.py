@@ -266,9 +266,7 @@ def test_a_poller_brings_the_rank_that_is_looked_at(
         assert newest.snapshot.link == "up"
 
 
-def test_a_poller_brings_the_view_a_screen_wants(
-    hub: Hub, newest: Newest, poller: Poller
-) -> None:
+def test_a_poller_brings_the_view_a_screen_wants(hub: Hub, newest: Newest, poller: Poller) -> None:
     """Only while it is wanted; one of a rank that is not there leaves the link up."""
     with hub.connect("agent") as ranks:
         join(ranks, 1, 7)

@@ -341,8 +341,8 @@ class Checksums(FromRank, frozen=True):
     replicas: Name = "world"
     """The ranks that hold the same: ``world``, or a name that all of them share."""
     altered: Annotated[tuple[Text, ...], Meta(max_length=limits.MAX_CHECKSUMS)] | None = None
-    """Parameters that were written to, or whose bits changed, between the end of the step before and
-    this step's update: on this rank, whatever the others have. None: not compared.
+    """Parameters that were written to, or whose bits changed, between the end of the step before
+    and this step's update: on this rank, whatever the others have. None: not compared.
     """
 
 

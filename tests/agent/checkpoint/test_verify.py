@@ -62,7 +62,7 @@ def test_dcp_itself_reads_a_checkpoint(saved: Path) -> None:
         nn.init.zeros_(parameter)
     state = {"model": get_model_state_dict(other)}
     with pytest.warns(UserWarning, match="in a single process"):
-        dcp.load(state, checkpoint_id=saved, no_dist=True)
+        dcp.load(state, checkpoint_id=saved, no_dist=True)  # type: ignore[attr-defined]
     expected = get_model_state_dict(model())
     for name, value in state["model"].items():
         assert torch.equal(torch.as_tensor(value), torch.as_tensor(expected[name])), name

@@ -36,23 +36,19 @@ class Unwatched:
 
 
 def watch(
-    how: str, model: nn.Module, optimizer: Optimizer, name: str, saving: Saving
+    how: str, model: nn.Module, optimizer: Optimizer, name: str, saving: Saving | None = None
 ) -> AbstractContextManager[Watcher]:
     """The agent for ``--attach``: ``full``, ``plain`` or ``none``; the run is called ``name``."""
     if how == "none":
         return nullcontext(Unwatched())
     from rankscope.agent import attach  # not even imported when nothing is to watch
 
-    if how == "plain":
-        # Is all that most people write, but that a run which goes on says from where.
-        attach(
-            model,
-            optimizer,
-            checkpoint=saving.checkpoint,
-            name=name,
-            start_step=saving.start_step,
-        )
-        return nullcontext(Unwatched())
-    return attach(
-        model, optimizer, checkpoint=saving.checkpoint, name=name, start_step=saving.start_step
+    # ``plain`` is all that most people write, but that a run which goes on says from where.
+    agent = attach(
+        model,
+        optimizer,
+        checkpoint=saving.checkpoint if saving is not None else None,
+        name=name,
+        start_step=saving.start_step if saving is not None else 0,
     )
+    return agent if how == "full" else nullcontext(Unwatched())
