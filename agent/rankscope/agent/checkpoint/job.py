@@ -1,6 +1,8 @@
 """One save, as the thread of one rank goes through it."""
 
 import contextlib
+import os
+import sys
 import threading
 import zlib
 from collections.abc import Callable, Mapping
@@ -16,6 +18,9 @@ from rankscope.agent.checkpoint.staging import Staged
 from rankscope.agent.checkpoint.writing import Written, packed, sync, write, write_small
 from rankscope.protocol.checkpoints import directory_name
 from rankscope.protocol.manifest import FORMAT, Receipt, data_name, encode, receipt_name
+
+
+NICENESS = 10
 
 
 class Saved(NamedTuple):
@@ -60,6 +65,7 @@ class Job:
 
     def run(self) -> Outcome:
         """Take part in the save to its end; never raises."""
+        give_way()
         meeting = None
         ended = threading.Event()
         pulse = None
@@ -176,6 +182,17 @@ class Job:
         with contextlib.suppress(Exception):  # without a store the save fails by itself
             while not ended.wait(meeting.pulse_s):
                 meeting.pulse()
+
+
+def give_way() -> None:
+    """Let the training thread go first where there are too few cores for both.
+
+    On Linux this is of the calling thread alone. Not the lowest priority: it holds the GIL now and
+    then, for which training may have to wait.
+    """
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
 
 
 def in_words(error: Exception) -> str:

@@ -1,0 +1,179 @@
+"""What a checkpoint costs training, beside ``dcp.save`` of the same state in the same run.
+
+Two ranks train a sharded model; each writes over 300 MB. A round is a few steps without a save, one
+synchronous save of DCP, and one of ours with steps until it is published. The stall of ours is all
+that these steps and the save's own call took beyond the median of the steps without one.
+"""
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import _figure
+
+RANKS = 2
+WIDTH, LAYERS = 2048, 12
+"""50 million parameters: with AdamW's state 600 MB, 300 on each of two ranks."""
+
+ROUNDS, WARM = 5, 1
+STEPS = 6
+BLOCK = 4 << 20
+
+
+# --- in the ranks ------------------------------------------------------------------------------
+
+
+def rank_main(folder: Path) -> None:
+    import torch
+    import torch.distributed as dist
+    import torch.distributed.checkpoint as dcp
+    from torch import nn
+    from torch.distributed.checkpoint.state_dict import get_state_dict
+    from torch.distributed.fsdp import fully_shard
+
+    from rankscope.agent.checkpoint import Checkpointer
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    model: nn.Module = nn.Sequential(*(nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(LAYERS)))
+    for layer in model:  # type: ignore[attr-defined]
+        fully_shard(layer)
+    fully_shard(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    inputs = torch.randn(64, WIDTH)
+
+    def step() -> float:
+        begun_s = time.perf_counter()
+        model(inputs).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return time.perf_counter() - begun_s
+
+    def theirs(path: Path) -> float:
+        dist.barrier()
+        begun_s = time.perf_counter()
+        states = get_state_dict(model, optimizer)
+        dcp.save({"model": states[0], "optimizer": states[1]}, checkpoint_id=path)
+        return time.perf_counter() - begun_s
+
+    saver = Checkpointer(state={"model": model, "optimizer": optimizer}, dir=folder / "ours")
+    for _ in range(STEPS):
+        step()
+    told: list[dict[str, float]] = []
+    for number in range(ROUNDS + WARM):
+        dist.barrier()
+        plain = [step() for _ in range(STEPS)]
+        theirs_s = theirs(folder / f"theirs-{number}")
+        step()
+        dist.barrier()
+        usual_s = statistics.median(plain)
+        begun_s = time.perf_counter()
+        saver.save(number + 1)
+        call_s = time.perf_counter() - begun_s
+        busy = []
+        while True:  # as many steps on all ranks, as the training of a real run has
+            busy.append(step())
+            saving = torch.tensor(int(saver.saving))
+            dist.all_reduce(saving, dist.ReduceOp.MAX)
+            if not saving:
+                break
+        published_s = time.perf_counter() - begun_s
+        outcome = saver.wait()
+        assert outcome is not None
+        assert outcome.ok, outcome
+        progress = saver.progress()
+        told.append(
+            {
+                "call_s": call_s,
+                "stall_s": max(0.0, call_s + sum(busy) - len(busy) * usual_s),
+                "theirs_s": theirs_s,
+                "step_s": usual_s,
+                "published_s": published_s,
+                "bytes": float(progress.total_bytes),
+            }
+        )
+        if rank == 0:
+            shutil.rmtree(folder / f"theirs-{number}")
+            shutil.rmtree(outcome.path)
+    if rank == 0:
+        (folder / "told.json").write_text(json.dumps(told[WARM:]))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+# --- outside -----------------------------------------------------------------------------------
+
+
+def write_rates(folder: Path, size_bytes: int) -> tuple[float, float]:
+    """Seconds for a plain sequential write of ``size_bytes`` and for ours, both synced."""
+    import torch
+
+    from rankscope.agent.checkpoint.staging import Copied
+    from rankscope.agent.checkpoint.writing import sync, write
+
+    data = memoryview(bytearray(os.urandom(1 << 20) * (size_bytes >> 20)))
+    piece = 32 << 20
+    copies = [
+        Copied(f"t{at}", torch.uint8, (piece,), (0,), (piece,), at, at + piece)
+        for at in range(0, len(data) - piece + 1, piece)
+    ]
+    whole = data[: len(copies) * piece]
+    plain, ours = [], []
+    for number in range(5):
+        begun_s = time.perf_counter()
+        with (folder / f"plain-{number}").open("wb", buffering=0) as file:
+            for at in range(0, len(whole), BLOCK):
+                file.write(whole[at : at + BLOCK])
+            os.fsync(file.fileno())
+        plain.append(time.perf_counter() - begun_s)
+        begun_s = time.perf_counter()
+        write(folder, f"ours-{number}", 0, copies, data, {}, lambda count: None)
+        sync(folder / f"ours-{number}")
+        ours.append(time.perf_counter() - begun_s)
+        for name in ("plain", "ours"):
+            (folder / f"{name}-{number}").unlink()
+    return statistics.median(plain), statistics.median(ours)
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(prefix="rankscope-bench-") as name:
+        folder = Path(name)
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+        command += ["--nproc-per-node", str(RANKS), __file__, "--rank", name]
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "RANKSCOPE": "off"}
+        subprocess.run(command, env=environment, check=True, stderr=subprocess.DEVNULL)
+        told: list[dict[str, Any]] = json.loads((folder / "told.json").read_text())
+        plain_s, ours_s = write_rates(folder, 300 << 20)
+
+    def middle(name: str) -> float:
+        return round(statistics.median(one[name] for one in told), 4)
+
+    _figure.figure(
+        "checkpoint.stall",
+        statistics.median(one["stall_s"] / one["theirs_s"] for one in told),
+        "of dcp.save",
+        0.1,
+        rounds=len(told),
+        bytes_a_rank=int(told[0]["bytes"]),
+        **{
+            name: middle(name)
+            for name in ("theirs_s", "stall_s", "call_s", "published_s", "step_s")
+        },
+    )
+    _figure.figure("checkpoint.write", ours_s / plain_s, "of a plain write", 1.43, plain_s=plain_s)
+    return 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--rank"]:
+        rank_main(Path(sys.argv[2]))
+    else:
+        sys.exit(main())
