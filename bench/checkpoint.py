@@ -33,9 +33,9 @@ BLOCK = 4 << 20
 def rank_main(folder: Path) -> None:
     import torch
     import torch.distributed as dist
-    import torch.distributed.checkpoint as dcp
     from torch import nn
     from torch.distributed.checkpoint.state_dict import get_state_dict
+    from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
     from torch.distributed.fsdp import fully_shard
 
     from rankscope.agent.checkpoint import Checkpointer
@@ -61,7 +61,7 @@ def rank_main(folder: Path) -> None:
         dist.barrier()
         begun_s = time.perf_counter()
         states = get_state_dict(model, optimizer)
-        dcp.save({"model": states[0], "optimizer": states[1]}, checkpoint_id=path)
+        dcp_save({"model": states[0], "optimizer": states[1]}, checkpoint_id=path)
         return time.perf_counter() - begun_s
 
     saver = Checkpointer(state={"model": model, "optimizer": optimizer}, dir=folder / "ours")
@@ -154,7 +154,7 @@ def main() -> int:
         plain_s, ours_s = write_rates(folder, 300 << 20)
 
     def middle(name: str) -> float:
-        return round(statistics.median(one[name] for one in told), 4)
+        return round(float(statistics.median(one[name] for one in told)), 4)
 
     _figure.figure(
         "checkpoint.stall",

@@ -19,7 +19,6 @@ from rankscope.agent.checkpoint.writing import Written, packed, sync, write, wri
 from rankscope.protocol.checkpoints import directory_name
 from rankscope.protocol.manifest import FORMAT, Receipt, data_name, encode, receipt_name
 
-
 NICENESS = 10
 
 
