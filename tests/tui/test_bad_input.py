@@ -45,6 +45,8 @@ def home(tmp_path: Path) -> Path:
         (["demo", "--trainer", "jax"], "ddp"),
         (["demo", "--text", "/no/such/text"], "no such file or folder"),
         (["pause"], "not available in this version"),
+        (["verify-checkpoint", "/no/such"], "there is no /no/such"),
+        (["verify-checkpoint", "/etc/passwd"], "is a file; name the directory"),
         (["run", "--", "/tmp"], "is a folder"),
         (["status", "/tmp"], "no run directory (there is no run.json in it)"),
         (["status", "."], "no run directory"),

@@ -26,7 +26,9 @@ class Agent:
         return loader if self._session is None else self._session.batches(loader)
 
     def end_step(self, loss: Any = None, tokens: int | None = None) -> None:
-        """The step ends here: the one boundary where commands act. Waits for nothing.
+        """The step ends here: the one boundary where commands act.
+
+        Waits for nothing, but while all ranks agree on an operator's request: for at most 2 s.
 
         ``loss``: a number, or a one-element tensor (of a CUDA device it is read at a later step).
         ``tokens``: how many this rank trained on in this step.
