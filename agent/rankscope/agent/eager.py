@@ -24,10 +24,10 @@ except (ImportError, AttributeError):  # of torch's own, and not promised
     callback = _no_callback
 
 
-def never_compiled(code: CodeType) -> None:
+def never_compiled(code: CodeType, *, within: bool = False) -> None:
     """Frames of ``code`` run as they are, unless they are traced as part of what calls them.
 
-    What they call is treated as ever.
+    What they call is treated as ever, or with ``within`` the same way.
     """
     try:
         from torch._C._dynamo.eval_frame import (
@@ -36,7 +36,8 @@ def never_compiled(code: CodeType) -> None:
             set_code_exec_strategy,
         )
 
-        strategy = _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.DEFAULT)
+        called = _FrameAction.SKIP if within else _FrameAction.DEFAULT
+        strategy = _FrameExecStrategy(_FrameAction.SKIP, called)
         set_code_exec_strategy(code, strategy)
     except (ImportError, AttributeError, TypeError):  # of torch's own, and not promised
         return

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from rankscope.agent import switch
+from rankscope.agent.eager import never_compiled
 
 if TYPE_CHECKING:
     from rankscope.agent.observer import Observer
@@ -69,6 +70,7 @@ def entry(observer: "Observer", *parts: Part, anywhere: bool = False, eager: boo
         observer.spent_s = spent_s + took_s
         return None
 
+    never_compiled(entered.__code__, within=True)
     return entered
 
 
@@ -101,4 +103,5 @@ def guard(
             observer.fault(probe, error)
         observer.spent_s = spent_s + (clock() - began) - (observer.kernel_s - kernel_s)
 
+    never_compiled(guarded.__code__, within=True)
     return guarded
