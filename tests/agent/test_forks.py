@@ -99,7 +99,7 @@ agent.close()
 
 def test_a_forked_child_does_nothing_of_the_agents(tmp_path: Path) -> None:
     """No note, no kernel and no hook there, no lock is waited for, and it may attach anew."""
-    with Listener(tmp_path / "hub") as hub, no_sentinel(tmp_path, hub.run) as temporary:
+    with Listener(tmp_path / "hub") as hub, no_sentinel(hub.run) as temporary:
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM],
             env=environment({**hub.environ, "TMPDIR": str(temporary)}),

@@ -14,6 +14,7 @@ import pytest
 from rankscope.agent import nodedir
 from rankscope.protocol import messages as m
 from support.listener import Listener
+from support.sentinels import no_sentinel
 from support.training import Ended, command, environment, finish, free_port, run, start
 from support.wire import wait_until
 
@@ -28,18 +29,10 @@ def hub(tmp_path: Path) -> Iterator[Listener]:
 
 
 @pytest.fixture
-def environ(hub: Listener, tmp_path: Path) -> Iterator[dict[str, str]]:
+def environ(hub: Listener) -> Iterator[dict[str, str]]:
     """Leads agents to ``hub``; the sentinel's lock is held, so that none is started."""
-    temporary = tmp_path / "tmp"
-    temporary.mkdir(mode=0o700)
-    node = temporary / f"rankscope-{os.geteuid()}" / hub.run
-    (node / "ranks").mkdir(parents=True, mode=0o700)
-    node.chmod(0o700)
-    node.parent.chmod(0o700)
-    lock = nodedir.try_lock(nodedir.sentinel_lock_path(node))
-    assert lock is not None
-    yield {**hub.environ, "TMPDIR": str(temporary)}
-    os.close(lock)
+    with no_sentinel(hub.run) as temporary:
+        yield {**hub.environ, "TMPDIR": str(temporary)}
 
 
 def fine(ended: Ended) -> Ended:

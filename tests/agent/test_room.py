@@ -61,7 +61,7 @@ def test_a_process_without_room_trains_on_and_is_watched_later(
 ) -> None:
     """Neither too few files nor too little memory ends training; once there is room, it is seen."""
     marker = tmp_path / "seen"
-    with Listener(tmp_path / "hub") as hub, no_sentinel(tmp_path, hub.run) as temporary:
+    with Listener(tmp_path / "hub") as hub, no_sentinel(hub.run) as temporary:
         process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, kind, str(spare), str(marker)],
             env=environment(

@@ -36,7 +36,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
     """A listening end; the node's folder is this test's own."""
     with (
         Listener(tmp_path / "hub") as listener,
-        no_sentinel(tmp_path, listener.run) as temporary,
+        no_sentinel(listener.run) as temporary,
     ):
         for name, value in listener.environ.items():
             monkeypatch.setenv(name, value)

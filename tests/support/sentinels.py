@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,9 +29,16 @@ def make_node_dir(base: Path) -> Path:
 
 
 @contextmanager
-def no_sentinel(base: Path, run: str) -> Iterator[Path]:
-    """A TMPDIR below ``base`` in which the node's lock is held, so that no rank starts one."""
-    temporary = base / "quiet"
+def no_sentinel(run: str) -> Iterator[Path]:
+    """A TMPDIR in which the node's lock is held, so that no rank starts one.
+
+    Its path is short: loader workers make sockets in it, whose paths end at 107 characters.
+    """
+    with tempfile.TemporaryDirectory(prefix="rs-") as temporary:
+        yield from _locked(Path(temporary), run)
+
+
+def _locked(temporary: Path, run: str) -> Iterator[Path]:
     node = temporary / f"rankscope-{os.geteuid()}" / run
     (node / "ranks").mkdir(parents=True, mode=0o700)
     for path in (temporary, node.parent, node):

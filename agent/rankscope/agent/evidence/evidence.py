@@ -144,7 +144,8 @@ class Evidence:
         most = limits.MAX_OPERATIONS if why == ASKED else unasked_operations(self._world_size())
         operations = recorder.operations(entries[-most:], self._sources(), time.time_ns())
         fields = {"why": why, "statuses": self._statuses, "operations": operations, "note": note}
-        yield Operations, fields
+        if why == ASKED or operations or self._statuses or note:  # unasked only what says something
+            yield Operations, fields
 
     def _while_advancing(self) -> dict[str, Any]:
         completed = {one.group: one.last_completed for one in self._statuses}

@@ -21,7 +21,7 @@ from rankscope.agent.probes.base import Probe
 from rankscope.agent.probes.loss import Scalar
 from rankscope.agent.tracing import recorded
 
-COST_SHARE = 0.005
+COST_SHARE = 0.002
 """The share of a step's time that the norm may take, on average."""
 
 FREE_S = 0.0003

@@ -29,7 +29,7 @@ from rankscope.agent.probes.numerics.named import Named
 from rankscope.agent.probes.numerics.pace import Pace
 from rankscope.agent.tracing import recorded
 
-SHARE = 0.005
+SHARE = 0.002
 """The share of a step's time that this may take, on average."""
 
 FREE_S = 0.0006
