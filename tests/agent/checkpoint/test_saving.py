@@ -1,5 +1,6 @@
 """Saves of one process: what is in them, what is kept, and what is refused."""
 
+import contextlib
 import os
 import random
 import threading
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rankscope.agent.checkpoint import Checkpointer
+from rankscope.agent.checkpoint import Checkpointer, publish
 from rankscope.agent.checkpoint.plan import plan
 from rankscope.protocol import checkpoints, coverage
 from rankscope.protocol.exits import UserError
@@ -197,4 +198,20 @@ def test_a_save_can_be_cancelled(tmp_path: Path) -> None:
     outcome = saver.wait()
     assert outcome is not None
     assert (outcome.ok, outcome.text) == (False, "cancelled")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_another_rank_still_writes_to_is_taken_away(tmp_path: Path) -> None:
+    """It may not have heard yet that the save is over."""
+    folder = publish.make_folder(tmp_path, "step-00000004")
+
+    def write() -> None:
+        for number in range(300):
+            with contextlib.suppress(FileNotFoundError):
+                (folder / f"receipt-{number}").write_bytes(b"x")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    publish.remove(folder)
+    writer.join()
     assert list(tmp_path.iterdir()) == []

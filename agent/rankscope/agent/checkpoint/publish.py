@@ -28,6 +28,10 @@ from rankscope.protocol.manifest import (
 REMOVED = f"{checkpoints.TEMPORARY}removed-"
 """What the name of a checkpoint that is taken away begins with."""
 
+REMOVALS = 40
+REMOVAL_S = 0.05
+"""How often a temporary directory is tried again that fills up while it is taken away."""
+
 OWNER = "owner"
 """In a temporary directory: host, pid and start time of rank 0."""
 
@@ -117,9 +121,16 @@ def next_serial(directory: Path) -> int:
 
 
 def remove(folder: Path) -> None:
-    """Take a temporary directory away, as far as it can be."""
+    """Take a temporary directory away, as far as it can be.
+
+    Another rank may not have heard yet that the save is over, and make a file in it meanwhile.
+    """
     assert folder.name.startswith(checkpoints.TEMPORARY)
-    shutil.rmtree(folder, ignore_errors=True)
+    for _ in range(REMOVALS):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(REMOVAL_S)
 
 
 def make_folder(directory: Path, name: str) -> Path:
