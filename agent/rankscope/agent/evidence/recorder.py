@@ -13,27 +13,12 @@ from typing import Any
 import msgspec
 
 from rankscope.protocol import limits
+from rankscope.protocol.elementtypes import DTYPES
 from rankscope.protocol.messages import Operation
 
 MAX_SIZES_CHARS = 96
 MAX_SOURCE_CHARS = 120
 MAX_BYTES = 56 * 1024
-
-DTYPES = {
-    "Float": "float32",
-    "Double": "float64",
-    "Half": "float16",
-    "BFloat16": "bfloat16",
-    "Long": "int64",
-    "Int": "int32",
-    "Short": "int16",
-    "Char": "int8",
-    "Byte": "uint8",
-    "Bool": "bool",
-    "ComplexFloat": "complex64",
-    "ComplexDouble": "complex128",
-}
-"""The recorder's words for element types, in torch's own."""
 
 Sources = Mapping[tuple[str, int], str]
 """``file:line in function`` by (group's name, sequence number)."""

@@ -4,22 +4,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from rankscope.hub.analyze.files import Entry, Frame
-
-DTYPES = {
-    "Float": "float32",
-    "Double": "float64",
-    "Half": "float16",
-    "BFloat16": "bfloat16",
-    "Long": "int64",
-    "Int": "int32",
-    "Short": "int16",
-    "Char": "int8",
-    "Byte": "uint8",
-    "Bool": "bool",
-    "ComplexFloat": "complex64",
-    "ComplexDouble": "complex128",
-}
-"""The recorder's names of element types, in torch's own words."""
+from rankscope.protocol.elementtypes import DTYPES
 
 NOT_THE_USERS = ("/site-packages/", "/dist-packages/", "/torch/", "<frozen", "<string>")
 MAX_SIZES_CHARS = 200

@@ -2,27 +2,12 @@
 
 from rankscope.protocol.shapes import CollectiveRow, Collectives
 from rankscope.tui.dashboard.picture import Picture
-from rankscope.tui.dashboard.render.evidence import STYLES
-from rankscope.tui.dashboard.render.line import BLANK, Line, Span, left, line, right, wrap
+from rankscope.tui.dashboard.render.findings import field_lines
+from rankscope.tui.dashboard.render.line import Line, Span, left, line, right, wrap
 from rankscope.tui.words import groups as words
-from rankscope.tui.words.marks import SEVERITIES, safe
+from rankscope.tui.words.marks import safe
 
 GROUP, RANKS, NUMBER, STATE = 12, 7, 16, 22
-
-
-def finding_lines(view: Collectives, picture: Picture, width: int) -> list[Line]:
-    """The findings of this field with their evidence; the verdict's headline is said above."""
-    lines: list[Line] = []
-    for finding in view.findings:
-        mark, style = SEVERITIES[finding.severity], STYLES[finding.severity]
-        verdict = picture.verdict
-        if verdict is None or verdict.headline != finding.headline:
-            first, *more = wrap(safe(finding.headline), width - 6, 3) or [""]
-            lines.append(line("  ", Span(f"{mark.glyph} {first}", style)))
-            lines += [line("    ", Span(text, style)) for text in more]
-        for text in finding.evidence:
-            lines += [line("    ", each) for each in wrap(safe(text), width - 6, 3)]
-    return [*lines, BLANK] if lines else []
 
 
 def table_head() -> Line:
@@ -53,7 +38,7 @@ def group_line(row: CollectiveRow) -> Line:
 
 def collective_lines(view: Collectives, picture: Picture, width: int) -> list[Line]:
     """What is wrong, then a line a group."""
-    lines = finding_lines(view, picture, width)
+    lines = field_lines(view.findings, picture, width)
     if view.groups:
         lines += [table_head(), *(group_line(row) for row in view.groups)]
     if view.note:

@@ -2,31 +2,16 @@
 
 from rankscope.protocol.shapes import MemoryRow, MemoryView
 from rankscope.tui.dashboard.picture import Picture
-from rankscope.tui.dashboard.render.evidence import STYLES
-from rankscope.tui.dashboard.render.line import BLANK, Line, Span, left, line, right, wrap
+from rankscope.tui.dashboard.render.findings import field_lines
+from rankscope.tui.dashboard.render.line import Line, Span, left, line, right
 from rankscope.tui.dashboard.render.sparkline import sparkline
 from rankscope.tui.text.memory import growth
 from rankscope.tui.words import numbers
-from rankscope.tui.words.marks import SEVERITIES, safe
+from rankscope.tui.words.marks import safe
 
 RANK, SIZE, STEP, HOST = 6, 9, 11, 12
 FIXED = RANK + 4 * (SIZE + 1) + STEP + 8
 MOST_CELLS = 64
-
-
-def finding_lines(view: MemoryView, picture: Picture, width: int) -> list[Line]:
-    """The findings of this field with their evidence; the verdict's headline is said above."""
-    lines: list[Line] = []
-    for finding in view.findings:
-        mark, style = SEVERITIES[finding.severity], STYLES[finding.severity]
-        verdict = picture.verdict
-        if verdict is None or verdict.headline != finding.headline:
-            first, *more = wrap(safe(finding.headline), width - 6, 3) or [""]
-            lines.append(line("  ", Span(f"{mark.glyph} {first}", style)))
-            lines += [line("    ", Span(text, style)) for text in more]
-        for text in finding.evidence:
-            lines += [line("    ", each) for each in wrap(safe(text), width - 6, 3)]
-    return [*lines, BLANK] if lines else []
 
 
 def head_line(view: MemoryView, width: int) -> Line:
@@ -66,7 +51,7 @@ def rank_line(row: MemoryRow, width: int) -> Line:
 
 def memory_lines(view: MemoryView, picture: Picture, width: int) -> list[Line]:
     """What is wrong, then a line a rank."""
-    lines = finding_lines(view, picture, width)
+    lines = field_lines(view.findings, picture, width)
     if not view.ranks:
         return [*lines, line("  ", Span("no rank has told its memory yet", "dim"))]
     lines += [head_line(view, width), *(rank_line(row, width) for row in view.ranks)]
