@@ -1,6 +1,7 @@
 """What goes over the wire of a stall, of what is expected and of what was asked."""
 
 import io
+import json
 import sys
 import time
 from typing import Any, TypeVar
@@ -116,13 +117,36 @@ def test_what_is_expected_and_that_the_data_is_over_go_with_the_beats(rank: Rank
     assert told == [("", False), ("evaluation", False), ("", True), ("", False)]
 
 
-def test_the_collectives_of_a_rank_that_raises_are_told(rank: Rank) -> None:
+def test_the_collectives_of_a_rank_that_raises_are_told(
+    rank: Rank, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Right after the exception, as its launcher ends all others then."""
+    entry = {
+        "process_group": ["0", "default_pg"],
+        "collective_seq_id": 1,
+        "profiling_name": "gloo:all_reduce",
+        "time_created_ns": time.time_ns(),
+        "state": "scheduled",
+    }
+    dumped = json.dumps({"entries": [entry]}).encode()
+    monkeypatch.setattr(recorder, "dumps", lambda: [lambda **_: dumped])
     rank.observer.raised(ValueError("enough"))
     rank.turn()
     kinds = [type(codec.decode(frame)) for frame in rank.letter.frames]
     assert kinds.index(m.Operations) > kinds.index(m.Raised)
-    assert rank.said(m.Operations)[0].why == "raised"
+    (operations,) = rank.said(m.Operations)
+    assert (operations.why, len(operations.operations)) == ("raised", 1)
+
+
+def test_a_rank_that_raises_before_its_first_collective_tells_of_none(
+    rank: Rank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its exception is all there is."""
+    monkeypatch.setattr(recorder, "dumps", lambda: [lambda **_: b'{"entries": []}'])
+    rank.observer.raised(ValueError("enough"))
+    rank.turn()
+    assert rank.said(m.Raised)
+    assert not rank.said(m.Operations)
 
 
 def test_a_compilation_is_told_by_its_stack() -> None:
