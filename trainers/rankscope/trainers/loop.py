@@ -61,12 +61,7 @@ def train(
 
             rate = learning_rate(step, peak=config.lr, warmup=config.warmup, steps=config.steps)
             set_learning_rate(optimizer, rate)
-            loss = accumulate(parallel, window, tokens, device, scaler)
-            scaler.unscale_(optimizer)
-            norm = clip_gradients(model.parameters(), config.clip)
-            scaler.step(optimizer)  # skips the update when a gradient overflowed, on all ranks
-            scaler.update()
-            optimizer.zero_grad(set_to_none=True)
+            loss, norm = update(parallel, optimizer, window, tokens, config.clip, device, scaler)
             agent.end_step(loss=loss, tokens=own)
             saver.end_step(step)
 
@@ -110,6 +105,28 @@ def batched(batches: Iterable[Batch], accumulate: int) -> Iterator[Window]:
             window = []
     if window:
         yield window
+
+
+def update(
+    parallel: Parallel,
+    optimizer: Optimizer,
+    window: Window,
+    tokens: int,
+    clip: float,
+    device: torch.device,
+    scaler: GradScaler,
+) -> tuple[Tensor, Tensor]:
+    """One update of the parameters with ``window``, one of ``tokens`` valid tokens on all ranks.
+
+    Returns this rank's share of the loss and the gradient's global norm before clipping, scalars.
+    """
+    loss = accumulate(parallel, window, tokens, device, scaler)
+    scaler.unscale_(optimizer)
+    norm = clip_gradients(parallel.model.parameters(), clip)
+    scaler.step(optimizer)  # skips the update when a gradient overflowed, on all ranks
+    scaler.update()
+    optimizer.zero_grad(set_to_none=True)
+    return loss, norm
 
 
 def accumulate(
