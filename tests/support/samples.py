@@ -595,6 +595,44 @@ ANALYSIS = s.Analysis(
     notes=["nccl_trace_rank_3 was passed over: it is empty"],
 )
 
+STEPS = s.StepsView(
+    run="20251129-160000-a1b2c3",
+    step=12,
+    steps=[11, 12],
+    step_s=[0.163, 0.4],
+    loss=[2.5, float("nan")],
+    phase_s={
+        "data": [0.003, 0.24],
+        "forward": [0.05, 0.05],
+        "backward": [0.09, 0.09],
+        "optimizer": [0.02, 0.02],
+        "other": [0.0, 0.0],
+    },
+    waited_s=[0.01, None],
+    anomalies=[
+        s.StepAnomaly(step=12, what="loss not finite", value=float("nan"), usual=None),
+        s.StepAnomaly(step=12, what="slow step", value=0.4, usual=0.163),
+    ],
+    late_steps=[11, 12],
+    ranks=[
+        s.StepsRow(
+            rank=1,
+            host="node-a",
+            work_s=0.39,
+            waited_s=0.01,
+            late_s=0.23,
+            phase="data",
+            factor=80.0,
+            late_percent=[None, 60],
+        )
+    ],
+    left_out=0,
+    findings=[],
+    rank_steps=[12],
+    rank_phase_s={"data": [0.24], "forward": [0.05]},
+    rank_waited_s=[0.01],
+)
+
 SHAPES: dict[str, s.Shape | list[s.DrillRow]] = {
     "finding": FINDING,
     "status": STATUS,
@@ -607,5 +645,6 @@ SHAPES: dict[str, s.Shape | list[s.DrillRow]] = {
     "collectives": COLLECTIVES,
     "memory": MEMORY_VIEW,
     "checkpoints": CHECKPOINTS,
+    "steps": STEPS,
     "analysis": ANALYSIS,
 }

@@ -453,6 +453,63 @@ class CheckpointsView(Shape):
     last: Checkpoint | None
 
 
+class StepAnomaly(Shape):
+    """A step that stands out from those before it."""
+
+    step: int
+    what: str
+    """``slow step``, ``loss jump`` or ``loss not finite``."""
+    value: float | None
+    """Seconds of a slow step; else the loss."""
+    usual: float | None
+    """The median of the steps before."""
+
+
+class StepsRow(Shape):
+    """How one rank keeps pace with the others. Seconds are medians a step over the last steps."""
+
+    rank: int
+    host: str
+    work_s: float | None
+    """Its whole step without waiting in collectives, as far as that is known."""
+    waited_s: float | None
+    late_s: float | None
+    """How much more than usual it works in the phase in which it is most behind."""
+    phase: str
+    """That phase; empty when it is not behind."""
+    factor: float | None
+    """What it takes for that phase, over what ranks usually take."""
+    late_percent: list[int | None]
+    """For each of the view's ``late_steps``: work beyond the usual, in percent of the step."""
+
+
+class StepsView(Shape):
+    """The newest steps over time: phases, waiting, what stands out, and who is late."""
+
+    run: str
+    step: int
+    steps: list[int]
+    """Completed by all ranks, oldest first; the lists that follow are equally long."""
+    step_s: list[float | None]
+    loss: list[float | None]
+    phase_s: dict[str, list[float]]
+    """Mean seconds over ranks: ``data``, ``forward``, ``backward``, ``optimizer``, ``other``."""
+    waited_s: list[float | None]
+    """Of these, waiting in collectives."""
+    anomalies: list[StepAnomaly]
+    late_steps: list[int]
+    ranks: list[StepsRow]
+    """All ranks, or those of a large world that are most behind."""
+    left_out: int
+    findings: list[Finding]
+    """The open ones of this field."""
+    rank_steps: list[int] = []
+    """With the argument ``rank``: that rank's newest steps, and the same of them."""
+    rank_phase_s: dict[str, list[float]] = {}
+    """Work only, without waiting, where that is known."""
+    rank_waited_s: list[float | None] = []
+
+
 class Injected(Shape):
     """What a drill did to the run."""
 
@@ -485,9 +542,10 @@ VIEWS: dict[str, type[Shape]] = {
     "collectives": Collectives,
     "memory": MemoryView,
     "checkpoints": CheckpointsView,
+    "steps": StepsView,
 }
-"""The views this version serves. ``rank`` needs the argument ``rank``; ``numerics``, ``stacks`` and
-``collectives`` take it."""
+"""The views this version serves. ``rank`` needs the argument ``rank``; ``numerics``, ``stacks``,
+``collectives`` and ``steps`` take it."""
 
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
 """From mild to grave."""

@@ -34,12 +34,18 @@ class StepEntry(msgspec.Struct, array_like=True):
     grad_shards: int = 0
     done_s: float = -math.inf
     """When the last of them completed it, hub clock."""
+    waited_s: float = 0.0
+    """Waiting in collectives, of the ranks of which that is known."""
+    waited_ranks: int = 0
 
     def mean_loss(self) -> float | None:
         return self.loss / self.loss_ranks if self.loss_ranks else None
 
     def mean_step_s(self) -> float | None:
         return self.step_s / self.ranks if self.ranks else None
+
+    def mean_waited_s(self) -> float | None:
+        return self.waited_s / self.waited_ranks if self.waited_ranks else None
 
     def global_grad_norm(self, world_size: int) -> float | None:
         """L2 norm over all shards; None while one of them is missing."""
@@ -69,6 +75,9 @@ class History:
         if record.tokens is not None:
             entry.tokens = min(limits.MAX_COUNT, entry.tokens + record.tokens)
             entry.token_ranks += 1
+        if record.waited_s:
+            entry.waited_s += sum(record.waited_s)
+            entry.waited_ranks += 1
         if done_s > entry.done_s:
             entry.done_s = done_s
         self._values(entry, record.loss, record.grad_norm, record.grad_norm_sharded)

@@ -10,6 +10,7 @@ from rankscope.hub.state.clocks import Clocks
 from rankscope.hub.state.columns import MAX_SIZE
 from rankscope.hub.state.gpus import GpuHistory
 from rankscope.hub.state.history import History
+from rankscope.hub.state.lateness import Lateness
 from rankscope.hub.state.memory import MemoryHistory
 from rankscope.hub.state.nodes import LateEnd, Nodes, Sentinel
 from rankscope.hub.state.operations import Operations
@@ -75,6 +76,7 @@ class RunState:
         self.setup = Setup()
         self.memory = MemoryHistory()
         self.paces = Paces()
+        self.lateness = Lateness()
         self.gpus = GpuHistory()
         self.numerics = numerics.Numerics()
         self.saves = Saves()
@@ -113,6 +115,7 @@ class RunState:
             self.hub_was_away(now_s)
         self.last_tick_s = now_s
         self.numerics.tick(self, now_s)
+        self.lateness.take(self.paces)
 
     def hub_was_away(self, until_s: float) -> None:
         """The hub was stopped, or is another one, since the last tick: silence counts anew."""

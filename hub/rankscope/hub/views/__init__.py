@@ -18,6 +18,7 @@ from rankscope.hub.views.overview import overview
 from rankscope.hub.views.rank import rank_detail
 from rankscope.hub.views.stacks import stacks
 from rankscope.hub.views.status import status
+from rankscope.hub.views.steps import steps
 from rankscope.protocol import messages as m
 from rankscope.protocol import shapes
 
@@ -37,6 +38,7 @@ VIEWS: dict[str, View] = {
     "numerics": numerics,
     "memory": memory,
     "checkpoints": checkpoints,
+    "steps": steps,
 }
 
 

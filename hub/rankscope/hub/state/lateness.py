@@ -1,0 +1,79 @@
+"""How much longer than usual each rank worked, step by step: a rank by time.
+
+It is taken over from :class:`~rankscope.hub.state.paces.Paces`, which compares the newest steps
+only, so that a screen can show more of them.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.hub.state.columns import Integers
+from rankscope.hub.state.paces import KEPT, Paces
+
+STEPS = 128
+"""Newest steps of each rank."""
+
+Singles = NDArray[np.float32]
+
+
+class Lateness:
+    """Rings by rank; the step ``n`` is in column ``n % STEPS``. A part of the state."""
+
+    def __init__(self) -> None:
+        self.late_s: Singles = np.zeros((0, STEPS), dtype=np.float32)
+        """Work beyond the usual in the phase in which the rank lost most; NaN: not compared."""
+        self.step_s: Singles = np.full(STEPS, np.nan, dtype=np.float32)
+        """The mean step time."""
+        self.step: Integers = np.zeros(STEPS, dtype=np.int64)
+        """Which step each column is of."""
+        self.taken = 0
+        """The newest step taken over."""
+
+    def take(self, paces: Paces) -> None:
+        """Take over what was compared since the last time."""
+        first = max(self.taken + 1, paces.compared - KEPT + 2, 1)
+        for step in range(first, paces.compared + 1):
+            self._take(paces, step)
+        self.taken = paces.compared
+
+    def _take(self, paces: Paces, step: int) -> None:
+        at = step % STEPS
+        excess = paces.excess_s[:, step % KEPT]
+        # Not nanmax, which warns of ranks of which nothing is known.
+        self.late_s[:, at] = np.fmax.reduce(excess, axis=1, initial=np.nan).clip(min=0)
+        took = paces.step_s[paces.step[:, step % KEPT] == step, step % KEPT]
+        self.step_s[at] = took.mean() if took.size else np.nan
+        self.step[at] = step
+
+    def columns(self, count: int) -> tuple[list[int], Integers]:
+        """The newest steps that were compared, at most ``count``, oldest first; their columns."""
+        first = max(1, self.taken - min(count, STEPS) + 1)
+        steps = [n for n in range(first, self.taken + 1) if self.step[n % STEPS] == n]
+        return steps, np.array([n % STEPS for n in steps], dtype=np.int64)
+
+    # --- a part of the state ------------------------------------------------------------------
+
+    def reserve(self, size: int) -> None:
+        known = len(self.late_s)
+        if size > known:
+            grown: Singles = np.full((size, STEPS), np.nan, dtype=np.float32)
+            grown[:known] = self.late_s
+            self.late_s = grown
+
+    def forget(self, rank: int) -> None:
+        self.late_s[rank] = np.nan
+
+    def forget_all(self) -> None:
+        self.late_s[:] = np.nan
+        self.step_s[:] = np.nan
+        self.step[:] = 0
+        self.taken = 0
+
+    def dump(self) -> Any:
+        """Nothing: a restarted hub shows it from then on."""
+        return None
+
+    def load(self, saved: Any) -> None:
+        pass

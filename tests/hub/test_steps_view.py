@@ -1,0 +1,167 @@
+"""The newest steps over time: what stands out, and who is late."""
+
+import math
+
+import msgspec
+import numpy as np
+import pytest
+
+from rankscope.hub.oddsteps import odd_steps
+from rankscope.hub.state.lateness import STEPS, Lateness
+from rankscope.hub.state.paces import Paces
+from rankscope.protocol import messages as m
+from rankscope.protocol import shapes
+from support.world import World
+
+
+def calm(count: int = 24) -> list[float | None]:
+    return [2.0 + 0.01 * math.sin(3.0 * at) for at in range(count)]
+
+
+def odd(step_s: list[float | None], loss: list[float | None]) -> list[tuple[int, str]]:
+    found = odd_steps(list(range(1, len(loss) + 1)), step_s, loss)
+    return [(each.step, each.what) for each in found]
+
+
+def test_calm_numbers_hold_nothing_odd() -> None:
+    """Scatter is no anomaly, and neither is a loss that falls."""
+    falling: list[float | None] = [3.0 - 0.05 * at for at in range(24)]
+    assert odd(calm(), calm()) == []
+    assert odd(calm(), falling) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [(4.0, "loss jump"), (math.nan, "loss not finite"), (math.inf, "loss not finite")],
+)
+def test_a_loss_that_is_odd_is_named_at_its_step(value: float, what: str) -> None:
+    """A jump beyond the scatter, and what is no number."""
+    loss = calm()
+    loss[20] = value
+    assert odd(calm(), loss) == [(21, what)]
+
+
+def test_a_slow_step_is_named_with_what_is_usual() -> None:
+    """Half as long again as those before it, and beyond their scatter."""
+    times = calm()
+    times[20] = 3.5
+    found = odd_steps(list(range(1, 25)), times, [None] * 24)
+    assert [(each.step, each.what, each.value) for each in found] == [(21, "slow step", 3.5)]
+    assert found[0].usual == pytest.approx(2.0, abs=0.02)
+
+
+def test_the_first_steps_are_never_odd() -> None:
+    """Compilation and cold caches make them slow: there is nothing yet to compare with."""
+    assert odd([9.0, *calm(20)], [9.0, *calm(20)]) == []
+
+
+def straggling(steps: int = 24, ranks: int = 3) -> World:
+    """The last rank takes 0.1 s more in its loader from step 11 on, and the others wait for it."""
+    world = World(ranks=ranks)
+    for step in range(1, steps + 1):
+        world.now_s += 0.2
+        for rank in range(ranks):
+            late = rank == ranks - 1 and step > 10
+            sim = world.ranks[rank]
+            sim.step, sim.activity, sim.phase = step, sim.activity + 4, m.Phase.BACKWARD
+            data_s, waits_s = (0.12, 0.0) if late else (0.02, 0.1 if step > 10 else 0.0)
+            record = m.StepRecord(
+                step=step,
+                t_s=world.now_s + sim.clock_s,
+                step_s=0.2,
+                data_s=data_s,
+                forward_s=0.03,
+                backward_s=0.04 + waits_s,
+                optimizer_s=0.01,
+                other_s=0.0,
+                microbatches=1,
+                loss=2.0,
+                waited_s=(0.0, 0.0, waits_s, 0.0, 0.0),
+            )
+            world.beat(rank, steps=(record,))
+        world.tick()
+    world.tick()
+    return world
+
+
+def test_a_late_rank_shows_when_and_in_which_phase_it_is_late() -> None:
+    """The heat of its steps, its phase and its factor; the others only wait."""
+    view = straggling().view("steps")
+    assert isinstance(view, shapes.StepsView)
+    assert view.steps == list(range(1, 25))
+    late = view.ranks[2]
+    assert late.phase == "data"
+    assert late.factor == pytest.approx(6.0, rel=0.01)
+    assert late.late_s == pytest.approx(0.1, rel=0.01)
+    heat = dict(zip(view.late_steps, late.late_percent, strict=True))
+    assert (heat[8], heat[20]) == (0, 50)
+    for row in view.ranks[:2]:
+        assert (row.phase, row.factor) == ("", None)
+        assert row.waited_s == pytest.approx(0.1, rel=0.01)
+        assert max(value or 0 for value in row.late_percent) == 0
+    assert [finding.kind for finding in view.findings] == ["straggler"]
+    assert view.waited_s[-1] == pytest.approx(0.2 / 3, rel=0.01)
+    assert view.phase_s["data"][-1] == pytest.approx(0.16 / 3, rel=0.01)
+
+
+def test_a_ranks_own_steps_are_told_when_asked_for() -> None:
+    """Its phases without the waiting in them."""
+    view = straggling().view("steps", rank=0)
+    assert view.rank_steps[-1] == 24
+    assert view.rank_phase_s["backward"][-1] == pytest.approx(0.04, rel=0.01)
+    assert view.rank_waited_s[-1] == pytest.approx(0.1, rel=0.01)
+
+
+def test_no_such_rank_is_said_in_words() -> None:
+    """The hub answers, and says how many there are."""
+    assert "this run has 3" in straggling(3).ask("steps", rank=7).error
+
+
+def test_one_rank_alone_is_late_for_nobody() -> None:
+    """There is nobody to compare it with; the run's own steps are there."""
+    view = straggling(12, ranks=1).view("steps")
+    assert view.late_steps == []
+    assert view.ranks[0].late_percent == []
+    assert len(view.steps) == 12
+
+
+def test_before_the_first_step_the_view_is_empty() -> None:
+    """And can be asked for all the same."""
+    view = World(ranks=2).view("steps")
+    assert (view.steps, view.late_steps, view.anomalies) == ([], [], [])
+    assert [row.work_s for row in view.ranks] == [None, None]
+
+
+def test_the_rings_keep_the_newest_steps_only() -> None:
+    """However long a run is, what is kept stays as large as it is."""
+    paces, late = Paces(), Lateness()
+    paces.reserve(2)
+    late.reserve(2)
+    for step in range(1, 3 * STEPS):
+        for rank in (0, 1):
+            record = m.StepRecord(step, 0.0, 1.0, 0.1 * (1 + rank), 0.1, 0.1, 0.1, 0.0, 1)
+            paces.record(record, rank)
+        paces.compare(np.ones(2, dtype=bool), step)
+        late.take(paces)
+    steps, columns = late.columns(1000)
+    assert steps == list(range(2 * STEPS, 3 * STEPS))
+    assert late.late_s.shape == (2, STEPS)
+    assert late.late_s[1, columns].tolist() == pytest.approx([0.1] * STEPS)
+
+
+def test_a_new_attempt_begins_with_nothing() -> None:
+    """What was late in the attempt before is past."""
+    world = straggling()
+    world.new_attempt()
+    view = world.view("steps")
+    assert view.late_steps == []
+    assert all(row.late_percent == [] for row in view.ranks)
+
+
+def test_a_large_world_shows_those_that_are_most_behind() -> None:
+    """The rest is counted."""
+    world = straggling(14, ranks=300)
+    view = world.view("steps")
+    assert (len(view.ranks), view.left_out) == (256, 44)
+    assert view.ranks[-1].rank == 299
+    assert len(msgspec.msgpack.encode(view)) < 64_000
