@@ -229,8 +229,31 @@ MESSAGES: dict[m.Kind, m.Message] = {
         culprit=1,
         culprit_phase="writing",
     ),
+    m.Kind.CONTROLLED: m.Controlled(
+        attempt=0,
+        rank=1,
+        seq=15,
+        t_s=105.4,
+        phase="paused",
+        phase_t_s=105.3,
+        request=1795983291269,
+        command="pause",
+        author="ada@node-a",
+        boundary=14,
+        expires_s=1799.5,
+        text="paused after step 14",
+        saver=True,
+        unable="",
+        stop_step=0,
+        overrun=0,
+    ),
     m.Kind.ORDER: m.Order(
-        command="checkpoint", request=1795983291268, expires_s=600.0, author="ada@node-a"
+        command="pause",
+        request=1795983291269,
+        expires_s=600.0,
+        author="ada@node-a",
+        target=0,
+        lasts_s=1800.0,
     ),
     m.Kind.NODE_HELLO: m.NodeHello(
         node="node-a:f00d",
@@ -584,6 +607,36 @@ CHECKPOINTS = s.CheckpointsView(
         )
     ],
     last=CHECKPOINT,
+    command=s.Command(
+        request=1795983291269,
+        command="pause",
+        author="ada@node-a",
+        age_s=31.5,
+        state="paused",
+        text="paused after step 14",
+        step=14,
+    ),
+    commands=[
+        s.Command(
+            request=1795983291268,
+            command="checkpoint",
+            author="a signal on rank 3",
+            age_s=95.0,
+            state="given-up",
+            text="rank 1 did not hear of it",
+            ended_age_s=35.0,
+        )
+    ],
+    paused=s.Paused(
+        request=1795983291269,
+        author="ada@node-a",
+        step=14,
+        since_s=30.0,
+        expires_s=1770.0,
+        ranks=[0, 1],
+    ),
+    possible={"resume": "", "pause": "the run is paused already"},
+    note="paused after step 14 by ada@node-a: rankscope resume",
 )
 
 ANALYSIS = s.Analysis(

@@ -38,6 +38,7 @@ class Kind(IntEnum):
     STACKS = 10
     OPERATIONS = 11
     SAVING = 12
+    CONTROLLED = 13
 
     NODE_HELLO = 16
     NODE_REPORT = 17
@@ -451,6 +452,38 @@ class Saving(FromRank, frozen=True):
     """The request that the ranks are agreeing on; 0 for none."""
 
 
+class Controlled(FromRank, frozen=True):
+    """How far this rank is with what an operator asked for, or what came of it here.
+
+    Sent as it changes, by every rank whose loop has ended a step by ``end_step``.
+    """
+
+    phase: Name
+    """``idle``; of a request in work ``waiting`` (for all ranks to hear of it), ``agreeing``,
+    ``agreed``, ``arrived`` (at the boundary, for the others to come), ``paused`` or ``saving`` (held
+    there until the checkpoint is out); of one that is over ``done``, ``given-up`` or ``cancelled``.
+    """
+    phase_t_s: float
+    request: Count = 0
+    """Of what is told here; 0 when there is none."""
+    command: Name = ""
+    author: Name = ""
+    boundary: Count = 0
+    """The boundary that was agreed on: the step it comes after; 0 before."""
+    expires_s: float | None = None
+    """Of ``paused``: how long from now until it ends by itself."""
+    text: Text = ""
+    """In words, what it waits for or what came of it."""
+    saver: bool = False
+    """Whether there is a checkpointer."""
+    unable: Text = ""
+    """Why this rank cannot follow requests; empty when it can."""
+    stop_step: Count = 0
+    """The boundary at which the loop was told to stop; 0 when it was not."""
+    overrun: Count = 0
+    """How many boundaries it has passed since: such a loop does not look at ``should_stop``."""
+
+
 # --- from a node's sentinel ------------------------------------------------------------------
 
 
@@ -644,12 +677,17 @@ class Order(Message, frozen=True):
     """An operator's request, for all ranks: they agree on the boundary at which they follow it."""
 
     command: Name
-    """``checkpoint``."""
+    """``checkpoint``, ``checkpoint-and-stop``, ``stop`` or ``pause``; or ``resume`` or ``cancel``,
+    which need no agreement."""
     request: Count
     """Grows from one request to the next, over restarts of the hub, too."""
     expires_s: float
     """From now; then it is given up if the ranks have not agreed."""
     author: Name = ""
+    target: Count = 0
+    """Of ``resume`` and ``cancel``: the request that they end; 0 for a save nobody asked for."""
+    lasts_s: float = 0.0
+    """Of ``pause``: when nobody resumes, it ends by itself after so long."""
 
 
 TYPES: dict[Kind, type[Message]] = {
@@ -665,6 +703,7 @@ TYPES: dict[Kind, type[Message]] = {
     Kind.STACKS: Stacks,
     Kind.OPERATIONS: Operations,
     Kind.SAVING: Saving,
+    Kind.CONTROLLED: Controlled,
     Kind.NODE_HELLO: NodeHello,
     Kind.NODE_REPORT: NodeReport,
     Kind.PROCESS_ENDED: ProcessEnded,

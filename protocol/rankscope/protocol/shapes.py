@@ -42,6 +42,42 @@ class Checkpoint(Shape):
     verified: bool
 
 
+class Command(Shape):
+    """What an operator asked for, in work or over."""
+
+    request: int
+    """Its number; 0 when it was refused at once."""
+    command: str
+    """``checkpoint``, ``checkpoint-and-stop``, ``stop``, ``pause``, ``resume`` or ``cancel``."""
+    author: str
+    """Who asked; ``a signal on rank 3`` where it was no operator."""
+    age_s: float
+    """Since it was asked for; None of the times below runs before that."""
+    state: str
+    """In work: ``waiting`` (for all ranks to hear of it), ``agreeing``, ``agreed`` (on ``step``),
+    ``arrived``, ``paused``, ``saving``. Over: ``done``, ``refused``, ``given-up``, ``cancelled``."""
+    text: str
+    """In words: what it waits for, or what came of it."""
+    step: int | None = None
+    """The boundary that the ranks agreed on: the step it comes after."""
+    ended_age_s: float | None = None
+    """Since it was over; None while it is in work."""
+
+
+class Paused(Shape):
+    """The ranks stand at a boundary because an operator wanted it."""
+
+    request: int
+    author: str
+    step: int
+    """The step it comes after."""
+    since_s: float
+    expires_s: float | None
+    """How long until it ends by itself."""
+    ranks: list[int]
+    """Those that stand there."""
+
+
 class RankRow(Shape):
     """One rank's line."""
 
@@ -103,6 +139,9 @@ class Status(Shape):
     """What the launcher's command ended with (128+n for a signal)."""
     full: bool = True
     """False: ``ranks`` holds changes only."""
+    control: str = ""
+    """One line on the operator's request in work, or on a pause or stop; empty when there is
+    none."""
 
 
 class History(Shape):
@@ -191,6 +230,9 @@ class Overview(Shape):
     """What is wrong with the hub itself, such as a full disk; empty when nothing is."""
     ended_s: float | None = None
     """When the run ended, hub clock (Unix time); None while it goes on."""
+    control: str = ""
+    """One line on the operator's request in work, or on a pause or stop; empty when there is
+    none."""
 
 
 class GroupRow(Shape):
@@ -237,7 +279,10 @@ class Incident(Shape):
     """Hub clock, Unix time."""
     attempt: int
     finding: Finding
+    """Of kind ``command`` where ``command`` is not None."""
     last_checkpoint: Checkpoint | None = None
+    command: Command | None = None
+    """An operator's request: ``opened`` when it was made, ``closed`` with what came of it."""
 
 
 class Incidents(Shape):
@@ -451,6 +496,15 @@ class CheckpointsView(Shape):
     outcomes: list[SaveOutcome]
     """The newest first."""
     last: Checkpoint | None
+    command: Command | None = None
+    """The operator's request in work."""
+    commands: list[Command] = []
+    """Those that are over, refused ones among them; the newest first."""
+    paused: Paused | None = None
+    possible: dict[str, str] = {}
+    """For each command: empty when it would be accepted now, else why not, in words."""
+    note: str = ""
+    """As ``control`` in ``status``."""
 
 
 class StepAnomaly(Shape):
