@@ -424,6 +424,15 @@ OVERVIEW = s.Overview(
         )
     ],
     history=s.History(step=[11, 12], loss=[2.33, 2.31], step_s=[0.16, 0.163]),
+    nodes_in_short=s.NodesInShort(
+        count=2048,
+        gpus=16_384,
+        gpu_utilisation_percent=97.5,
+        gpu_temperature_c=71.0,
+        without_sentinel=1,
+        hosts=["node-a"],
+        notes={"GPU: no NVIDIA driver on this machine": 2},
+    ),
 )
 
 DETAIL = s.RankDetail(

@@ -182,6 +182,22 @@ class Node(Shape):
     load_1min: float | None = None
 
 
+class NodesInShort(Shape):
+    """All machines of a large run together, where they are too many to be told one by one."""
+
+    count: int
+    gpus: int = 0
+    gpu_utilisation_percent: float | None = None
+    """The mean of those that tell."""
+    gpu_temperature_c: float | None = None
+    """The warmest."""
+    without_sentinel: int = 0
+    """Nodes whose sentinel is silent or was never heard of; ``hosts`` names the first of them."""
+    hosts: list[str] = []
+    notes: dict[str, int] = {}
+    """Why readings are missing, in words, and on how many nodes."""
+
+
 class Overview(Shape):
     """The run without its ranks: what the first screen shows above and below the grid."""
 
@@ -233,6 +249,8 @@ class Overview(Shape):
     control: str = ""
     """One line on the operator's request in work, or on a pause or stop; empty when there is
     none."""
+    nodes_in_short: NodesInShort | None = None
+    """In place of ``nodes`` when there are more of them than the request's argument ``nodes``."""
 
 
 class GroupRow(Shape):

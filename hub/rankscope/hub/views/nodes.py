@@ -1,6 +1,9 @@
 """The machines of the run, for the overview."""
 
+from collections import Counter
+
 import msgspec
+import numpy as np
 
 from rankscope.hub.liveness import by_host, sentinel_link
 from rankscope.hub.state import RunState
@@ -9,6 +12,17 @@ from rankscope.protocol import shapes
 
 MAX_WITHOUT_RANKS = 512
 """Nodes shown of which only a sentinel spoke."""
+
+MAX_NAMED = 3
+
+
+def count(state: RunState) -> int:
+    """How many machines there are."""
+    hosts = state.ranks.host[: state.size()]
+    known = np.unique(hosts[hosts >= 0]).tolist()
+    names = state.words.hosts.values
+    strangers = len(state.nodes.by_host.keys() - {names[index] for index in known})
+    return len(known) + min(strangers, MAX_WITHOUT_RANKS)
 
 
 def nodes(state: RunState, now_s: float) -> list[shapes.Node]:
@@ -32,6 +46,41 @@ def nodes(state: RunState, now_s: float) -> list[shapes.Node]:
         found.append(_node(state, host, [], -1, sentinel, now_s))
     found.sort(key=lambda node: (node.ranks[:1] or [state.size()], node.host))
     return found
+
+
+def nodes_in_short(state: RunState, now_s: float) -> shapes.NodesInShort:
+    """The same in numbers that do not grow with the fleet."""
+    hosts = state.ranks.host[: state.size()]
+    names = state.words.hosts.values
+    sentinels = state.nodes.by_host
+    known = [names[index] for index in np.unique(hosts[hosts >= 0]).tolist()]
+    strangers = sorted(sentinels.keys() - set(known))[:MAX_WITHOUT_RANKS]
+    short = shapes.NodesInShort(count=len(known) + len(strangers))
+    notes: Counter[str] = Counter()
+    used: list[float] = []
+    warm: list[float] = []
+    for host in (*known, *strangers):
+        sentinel = sentinels.get(host)
+        if sentinel_link(sentinel, now_s) != "up":
+            short.without_sentinel += 1
+            if len(short.hosts) < MAX_NAMED:
+                short.hosts.append(host)
+        if sentinel is None:
+            continue
+        if sentinel.gpu_note and not sentinel.gpus:
+            notes[f"GPU: {sentinel.gpu_note.removeprefix('none: ')}"] += 1
+        if sentinel.stack_note:
+            notes[f"stacks: {sentinel.stack_note}"] += 1
+        short.gpus += len(sentinel.gpus)
+        for gpu in sentinel.gpus:
+            if gpu.utilisation_percent is not None:
+                used.append(gpu.utilisation_percent)
+            if gpu.temperature_c is not None:
+                warm.append(gpu.temperature_c)
+    short.gpu_utilisation_percent = sum(used) / len(used) if used else None
+    short.gpu_temperature_c = max(warm, default=None)
+    short.notes = dict(notes.most_common(MAX_NAMED))
+    return short
 
 
 def _node(

@@ -8,6 +8,7 @@ from rankscope.hub.runstate import ENDED, as_of_s, ended_s, exit_code, run_state
 from rankscope.hub.stall import stalled_s
 from rankscope.hub.state import RunState
 from rankscope.hub.state.history import KEPT_STEPS
+from rankscope.hub.views import nodes
 from rankscope.hub.views.checkpoints import last
 from rankscope.hub.views.knowledge import (
     Knowledge,
@@ -17,7 +18,6 @@ from rankscope.hub.views.knowledge import (
     overhead_s,
     run_step,
 )
-from rankscope.hub.views.nodes import nodes
 from rankscope.protocol import messages as m
 from rankscope.protocol import shapes
 
@@ -44,6 +44,8 @@ def overview(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Ov
     newest_s = float(np.nanmax(heard_s, initial=-np.inf))
     peak = int(state.ranks.memory_peak_bytes.max(initial=-1))
     trainer, device = _kind(state)
+    most = request.args.get("nodes")
+    short = isinstance(most, int) and nodes.count(state) > most
     return shapes.Overview(
         run=state.run,
         name=state.name,
@@ -74,7 +76,8 @@ def overview(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Ov
         verdict=gravest(findings),
         last_checkpoint=last(state),
         exit_code=exit_code(state),
-        nodes=nodes(state, now_s),
+        nodes=[] if short else nodes.nodes(state, now_s),
+        nodes_in_short=nodes.nodes_in_short(state, now_s) if short else None,
         history=shapes.History(
             step=[number for number, _ in steps],
             loss=[entry.mean_loss() for _, entry in steps],
