@@ -78,7 +78,7 @@ class Paused(Shape):
     """Those that stand there."""
 
 
-class RankRow(Shape):
+class RankRow(Shape, gc=False):  # never part of a cycle, and there are thousands
     """One rank's line."""
 
     rank: int

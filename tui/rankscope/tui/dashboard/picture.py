@@ -1,14 +1,24 @@
 """What the screens draw from: the newest snapshot, and what is worked out from it once."""
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from rankscope.protocol.shapes import Finding, Overview, RankRow, Status
+from rankscope.tui.dashboard.standing import ByRank, Nodes, Stand, stand_of
 from rankscope.tui.feed.poller import Snapshot
-from rankscope.tui.words.blame import ABSENT, marks_of
+from rankscope.tui.words.blame import ABSENT, BLAMED
 from rankscope.tui.words.marks import Mark
 
 ENDED = ("finished", "failed")
+
+
+class Memory:
+    """The newest :class:`Stand`, passed on from picture to picture."""
+
+    def __init__(self) -> None:
+        self.stand: Stand | None = None
 
 
 @dataclass(frozen=True)
@@ -20,6 +30,7 @@ class Picture:
     readonly: bool = True
     ends_run: bool = False
     """The run ends when the dashboard is left, as a demonstration does."""
+    memory: Memory = field(default_factory=Memory, compare=False, repr=False)
 
     @property
     def status(self) -> Status | None:
@@ -59,37 +70,53 @@ class Picture:
         return (verdict, *(each for each in findings if each != verdict))
 
     @cached_property
-    def rows(self) -> dict[int, RankRow]:
-        return {} if self.status is None else {row.rank: row for row in self.status.ranks}
+    def stand(self) -> Stand | None:
+        """What is known of all ranks together; None until the first answer."""
+        if self.status is None:
+            return None
+        self.memory.stand = stand_of(self.status, self.overview, self.memory.stand)
+        return self.memory.stand
 
     @cached_property
-    def marks(self) -> dict[int, Mark]:
-        return {} if self.status is None else marks_of(self.status)
+    def rows(self) -> Mapping[int, RankRow]:
+        """By rank, their ages as of the snapshot."""
+        if self.status is None or self.stand is None:
+            return {}
+        return ByRank(self.stand.places, self.status.ranks)
+
+    @cached_property
+    def marks(self) -> Mapping[int, Mark]:
+        """Of those that were heard of; :meth:`mark` knows the others, too."""
+        return {} if self.stand is None else ByRank(self.stand.places, self.stand.marks)
 
     def mark(self, rank: int) -> Mark:
-        return self.marks.get(rank, ABSENT)
+        known = self.marks.get(rank)
+        if known is not None:
+            return known
+        return BLAMED if self.stand is not None and rank in self.stand.blame.critical else ABSENT
 
-    @cached_property
-    def nodes(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    @property
+    def tally(self) -> Counter[Mark]:
+        """How many ranks have each mark."""
+        return Counter() if self.stand is None else self.stand.tally
+
+    @property
+    def nodes(self) -> Nodes:
         """(host, its ranks) by lowest rank; ranks never heard of come last, under host ``""``."""
-        if self.status is None:
-            return ()
-        by_host: dict[str, set[int]] = {}
-        for node in self.overview.nodes if self.overview is not None else []:
-            by_host.setdefault(node.host, set()).update(node.ranks)
-        placed = {rank for ranks in by_host.values() for rank in ranks}
-        for rank, row in self.rows.items():
-            if rank not in placed:
-                by_host.setdefault(row.host, set()).add(rank)
-        absent = set(range(self.status.world_size)) - placed - self.rows.keys()
-        nodes = [(host, tuple(sorted(ranks))) for host, ranks in by_host.items() if ranks]
-        nodes.sort(key=lambda node: node[1][0])
-        return (*nodes, ("", tuple(sorted(absent)))) if absent else tuple(nodes)
+        return () if self.stand is None else self.stand.nodes
 
-    @cached_property
+    @property
     def order(self) -> tuple[int, ...]:
         """All ranks in the order in which they stand on screen."""
-        return tuple(rank for _, ranks in self.nodes for rank in ranks)
+        return () if self.stand is None else self.stand.order
+
+    @property
+    def node_count(self) -> int:
+        """How many machines the run is on, as far as that is known."""
+        if self.overview is None:
+            return 0
+        short = self.overview.nodes_in_short
+        return len(self.overview.nodes) if short is None else short.count
 
     @cached_property
     def worst_rank(self) -> int | None:

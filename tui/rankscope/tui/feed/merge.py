@@ -1,17 +1,74 @@
 """Keeping a whole status up to date from changed rows. Pure: hub time is an argument.
 
 A row's ages are as of the hub time at which it came. :func:`status_at` brings them all to one
-moment, so that whoever shows them need not know which row is how old.
+moment, so that whoever shows them need not know which row is how old. With 16,384 ranks that
+would be the most expensive thing the dashboard does, and a screen shows a few dozen of them: so a
+row grows older when it is looked at (:class:`AgedRows`).
 """
 
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
+from sys import intern
+from typing import SupportsIndex, overload
 
 import msgspec
 
 from rankscope.protocol.shapes import Finding, Overview, RankRow, Status
 
 ENDED_STATES = frozenset({"finished", "failed"})
+
+_rank_of = attrgetter("rank")
+
+NONE_OFF: list[str] = []
+
+
+class AgedRows(list[RankRow]):
+    """Rows by rank, each brought to ``hub_s`` as it is read. Not to be changed.
+
+    ``as_came`` has them as they came, cheaply: for all that is no age. A row that did not come
+    anew is the same object there in the next snapshot.
+    """
+
+    def __init__(self, rows: Sequence[RankRow], came_s: Sequence[float], hub_s: float) -> None:
+        super().__init__(rows)
+        self.as_came = rows
+        self._came_s = came_s
+        self._hub_s = hub_s
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> RankRow: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[RankRow]: ...
+
+    def __getitem__(self, index: SupportsIndex | slice) -> RankRow | list[RankRow]:
+        if isinstance(index, slice):
+            return [self._aged(at) for at in range(*index.indices(len(self)))]
+        return self._aged(index.__index__())
+
+    def __iter__(self) -> Iterator[RankRow]:
+        return map(self._aged, range(len(self)))
+
+    def __reversed__(self) -> Iterator[RankRow]:
+        return map(self._aged, reversed(range(len(self))))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, list) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def copy(self) -> list[RankRow]:
+        return list(self)
+
+    def _aged(self, at: int) -> RankRow:
+        return aged_row(self.as_came[at], self._hub_s - self._came_s[at])
+
+
+def as_came(rows: Sequence[RankRow]) -> Sequence[RankRow]:
+    """``rows`` for all that is no age: see :class:`AgedRows`."""
+    return rows.as_came if isinstance(rows, AgedRows) else rows
 
 
 @dataclass(frozen=True)
@@ -21,24 +78,47 @@ class Held:
     head: Status
     """Its ``ranks`` are not read."""
     head_hub_s: float
-    rows: Mapping[int, tuple[RankRow, float]]
+    rows: Sequence[RankRow]
+    """By rank."""
+    came_s: Sequence[float]
 
 
 def merge(held: Held | None, update: Status, hub_s: float) -> Held:
     """``held`` with ``update`` taken in: all rows anew when it is full, else the changed ones."""
-    new = {row.rank: (row, hub_s) for row in update.ranks}
-    rows = new if held is None or update.full else {**held.rows, **new}
-    return Held(head=update, head_hub_s=hub_s, rows=rows)
+    new = [_shared(row) for row in update.ranks]
+    if held is None or update.full:
+        new.sort(key=_rank_of)
+        return Held(update, hub_s, new, [hub_s] * len(new))
+    rows, came_s = list(held.rows), list(held.came_s)
+    for row in new:
+        at = row.rank if row.rank < len(rows) else len(rows)
+        if at == len(rows) or rows[at].rank != row.rank:  # not all ranks from 0 on are there
+            at = bisect_left(rows, row.rank, key=_rank_of)
+            if at == len(rows) or rows[at].rank != row.rank:
+                rows.insert(at, row)
+                came_s.insert(at, hub_s)
+                continue
+        rows[at], came_s[at] = row, hub_s
+    return Held(update, hub_s, rows, came_s)
+
+
+def _shared(row: RankRow) -> RankRow:
+    """``row`` with one copy in memory of what thousands of rows say alike."""
+    row.host, row.phase, row.ended = intern(row.host), intern(row.phase), intern(row.ended)
+    row.process = intern(row.process)
+    if not row.probes_off:
+        row.probes_off = NONE_OFF
+    return row
 
 
 def status_at(held: Held, hub_s: float) -> Status:
     """The whole status with every age as of ``hub_s``; an ended run ages no more."""
+    rows: list[RankRow]
     if held.head.state in ENDED_STATES:
         hub_s = held.head_hub_s
-        rows = [row for row, _ in held.rows.values()]
+        rows = list(held.rows)
     else:
-        rows = [aged_row(row, hub_s - row_hub_s) for row, row_hub_s in held.rows.values()]
-    rows.sort(key=lambda row: row.rank)
+        rows = AgedRows(held.rows, held.came_s, hub_s)
     by_s = max(0.0, hub_s - held.head_hub_s)
     head = held.head
     return msgspec.structs.replace(

@@ -18,6 +18,8 @@ from rankscope.tui.feed.merge import Held, merge, overview_at, status_at
 
 ASK_TIMEOUT_S = 2.0
 """A hub that is silent for so long is said to be away; asking goes on."""
+NODES_AT_MOST = 128
+"""More machines than this are asked for in short: no screen has a line for each."""
 BUSY_SHARE = 0.5
 """At most this share of the time goes into handing over; a slow terminal gets fewer snapshots."""
 
@@ -175,7 +177,12 @@ class Poller:
         if isinstance(status.body, Status):
             self._held = merge(self._held, status.body, hub_s)
         self._status_version = status.version
-        overview = connection.ask("overview", since=self._overview_version, timeout_s=ASK_TIMEOUT_S)
+        overview = connection.ask(
+            "overview",
+            since=self._overview_version,
+            args={"nodes": NODES_AT_MOST},
+            timeout_s=ASK_TIMEOUT_S,
+        )
         if isinstance(overview.body, Overview):
             self._overview = (overview.body, overview.hub_s)
         self._overview_version = overview.version

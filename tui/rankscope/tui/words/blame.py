@@ -4,11 +4,13 @@ A rank's mark is what it says of itself (:func:`~.marks.rank_mark`), changed by 
 findings say of it.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import chain
 
-from rankscope.protocol.shapes import Finding, RankRow, Status
+from rankscope.protocol.shapes import Finding, Link, RankRow, Status
 from rankscope.tui.words import numbers
-from rankscope.tui.words.marks import SEVERITIES, Mark, rank_mark
+from rankscope.tui.words.marks import SEVERITIES, Mark, own_mark
 
 ENDED_STATES = ("finished", "failed")
 
@@ -27,15 +29,47 @@ def holds_up(finding: Finding) -> bool:
     return finding.kind.partition("-")[0] not in DOES
 
 
+@dataclass(frozen=True)
+class Blame:
+    """What the open findings say of ranks."""
+
+    critical: frozenset[int]
+    warned: frozenset[int]
+    held_up: frozenset[int]
+    all_held_up: bool
+    """The run stands still: whoever is not to blame waits."""
+
+
+def blame_of(status: Status) -> Blame:
+    held_up = (each.victims for each in status.findings if holds_up(each))
+    return Blame(
+        critical=_named(status.findings, "critical"),
+        warned=_named(status.findings, "warning"),
+        held_up=frozenset(chain.from_iterable(held_up)),
+        all_held_up=status.state == "stalled",
+    )
+
+
+def mark_of(row: RankRow, blame: Blame) -> Mark:
+    """The mark of a rank that was heard of."""
+    rank = row.rank
+    return _mark(
+        row.process,
+        row.phase,
+        row.link,
+        row.ended,
+        row.expecting,
+        rank in blame.critical,
+        rank in blame.warned,
+        blame.all_held_up or rank in blame.held_up,
+    )
+
+
 def marks_of(status: Status) -> dict[int, Mark]:
     """The mark of every rank that was heard of, and of those a finding names."""
-    critical = _named(status.findings, "critical")
-    warned = _named(status.findings, "warning")
-    held_up = {rank for finding in status.findings if holds_up(finding) for rank in finding.victims}
-    if status.state == "stalled":
-        held_up |= {row.rank for row in status.ranks}
-    marks = {row.rank: _mark(row, critical, warned, held_up) for row in status.ranks}
-    for rank in critical - marks.keys():
+    blame = blame_of(status)
+    marks = {row.rank: mark_of(row, blame) for row in status.ranks}
+    for rank in blame.critical - marks.keys():
         marks[rank] = BLAMED
     return marks
 
@@ -78,14 +112,24 @@ def was_interrupted(state: str, finding: Finding | None) -> bool:
     )
 
 
-def _named(findings: list[Finding], severity: str) -> set[int]:
-    return {rank for each in findings if each.severity == severity for rank in each.ranks}
+def _named(findings: list[Finding], severity: str) -> frozenset[int]:
+    return frozenset(rank for each in findings if each.severity == severity for rank in each.ranks)
 
 
-def _mark(row: RankRow, critical: set[int], warned: set[int], held_up: set[int]) -> Mark:
-    own = rank_mark(row)
-    ended = row.process == "ended" or row.phase == "ended"
-    if row.rank in critical:
+@lru_cache(maxsize=4096)
+def _mark(
+    process: str,
+    phase: str,
+    link: Link,
+    how_ended: str,
+    expecting: str,
+    critical: bool,
+    warned: bool,
+    held_up: bool,
+) -> Mark:
+    own = own_mark(process, phase, link, how_ended, expecting)
+    ended = process == "ended" or phase == "ended"
+    if critical:
         # What is seen of a process ("SIGKILL", "stopped") says more than that it is to blame.
         if ended:
             return replace(own, glyph="✗", tone="bad")
@@ -93,10 +137,10 @@ def _mark(row: RankRow, critical: set[int], warned: set[int], held_up: set[int])
     if ended:
         # Ended by what befell another rank: said, but neither in the sign nor in the colour of
         # the culprit.
-        dragged = own.tone == "bad" and row.rank in held_up
+        dragged = own.tone == "bad" and held_up
         return replace(own, glyph="■", tone="warn") if dragged else own
     if own.tone in ("bad", "warn"):
         return own
-    if row.rank in warned:
+    if warned:
         return SUSPECT
-    return WAITING if row.rank in held_up else own
+    return WAITING if held_up else own

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
-from rankscope.protocol.shapes import RankRow, Severity
+from rankscope.protocol.shapes import Link, RankRow, Severity
 
 Tone = Literal["good", "quiet", "warn", "bad"]
 
@@ -46,19 +47,25 @@ GOOD_ENDS = frozenset({"", "exit 0"})
 
 def rank_mark(row: RankRow) -> Mark:
     """The one cell of a rank: how it ended, or whether it is stopped, heard of, at work."""
-    if row.process == "ended" or row.phase == "ended":
-        if row.ended in GOOD_ENDS:
-            return Mark("■", row.ended or "ended", "quiet")
-        return Mark("✗", row.ended, "bad")
-    if row.process == "stopped":
+    return own_mark(row.process, row.phase, row.link, row.ended, row.expecting)
+
+
+@lru_cache(maxsize=4096)
+def own_mark(process: str, phase: str, link: Link, ended: str, expecting: str) -> Mark:
+    """The same from those fields of its row that it hangs on: thousands of ranks share few."""
+    if process == "ended" or phase == "ended":
+        if ended in GOOD_ENDS:
+            return Mark("■", ended or "ended", "quiet")
+        return Mark("✗", ended, "bad")
+    if process == "stopped":
         return Mark("◐", "stopped", "bad")
-    if row.link == "down":
+    if link == "down":
         return Mark("✗", "down", "bad")
-    if row.link == "silent":
+    if link == "silent":
         return Mark("◌", "silent", "warn")
-    if row.phase == "starting":
+    if phase == "starting":
         return Mark("◌", "starting", "quiet")
-    return Mark("●", safe(row.expecting) or row.phase, "good")
+    return Mark("●", safe(expecting) or phase, "good")
 
 
 def plain(text: str, utf8: bool) -> str:

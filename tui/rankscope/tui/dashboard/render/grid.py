@@ -9,19 +9,18 @@ that nothing moves when a rank's state changes.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from typing import Literal
 
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.line import Line, Span, StyleName, left, line, right
+from rankscope.tui.dashboard.standing import Nodes
 from rankscope.tui.words.marks import Tone
 
 MAX_LABEL = 16
 SPELLED_MAX = 128
 """More ranks than this are never spelled out: a number beside each would drown the glyphs."""
 EIGHT = 8
-
-Nodes = tuple[tuple[str, tuple[int, ...]], ...]
 
 TONE_STYLES: dict[Tone, StyleName] = {"good": "good", "quiet": "dim", "warn": "warn", "bad": "bad"}
 
@@ -45,11 +44,14 @@ class Plan:
     end: int
     """The first column to the right of all cells."""
 
+    @cached_property
+    def lines(self) -> dict[int, int]:
+        """The line of each rank."""
+        return {rank: y for y, row in enumerate(self.rows) for _, rank in row.cells}
+
     def row_of(self, rank: int) -> int | None:
         """The line a rank stands on."""
-        return next(
-            (y for y, row in enumerate(self.rows) if any(r == rank for _, r in row.cells)), None
-        )
+        return self.lines.get(rank)
 
     def above_or_below(self, rank: int, lines: int) -> int:
         """The rank ``lines`` further down (up when negative), as near as can be."""
@@ -61,9 +63,22 @@ class Plan:
         return min(target.cells, key=lambda cell: abs(cell[0] - column))[1]
 
 
-@lru_cache(maxsize=4)
+_planned: list[tuple[Nodes, int, int, Plan]] = []
+"""The newest few, known by identity: hashing thousands of ranks takes longer than most keys do."""
+
+
 def plan(nodes: Nodes, width: int, height: int) -> Plan:
     """The layout of ``nodes`` for ``width`` columns; ``height`` is what can be seen at once."""
+    for known, *size, made in _planned:
+        if known is nodes and size == [width, height]:
+            return made
+    made = _plan(nodes, width, height)
+    _planned.append((nodes, width, height, made))
+    del _planned[:-4]
+    return made
+
+
+def _plan(nodes: Nodes, width: int, height: int) -> Plan:
     if sum(len(ranks) for _, ranks in nodes) <= SPELLED_MAX:
         spelled = _spelled(nodes, width)
         if len(spelled.rows) <= max(height, 1):
@@ -151,38 +166,54 @@ def grid_line(grid: Plan, y: int, picture: Picture, cursor: int | None) -> Line:
             spans.append(Span(" " * (column - x) + text, "dim"))
             x = column + len(text)
     labels = [each for each in row.labels if row.cells and each[0] > row.cells[0][0]]
+    if not grid.number_width:
+        spans += _glyphs(row, labels, x, picture, cursor)
+        return tuple(spans)
     for column, rank in row.cells:
-        while labels and labels[0][0] < column:
-            at, text = labels.pop(0)
-            spans.append(Span(" " * (at - x) + text, "dim"))
-            x = at + len(text)
         mark = picture.mark(rank)
         style = "cursor" if rank == cursor else TONE_STYLES[mark.tone]
-        if grid.number_width:
-            spans.append(Span(" " * (column - x)))
-            number = right(str(rank), grid.number_width)
-            spans.append(Span(number, "cursor" if rank == cursor else ""))
-            spans.append(Span(f" {mark.glyph}", style))
-            x = column + grid.number_width + 2
-        else:
-            _append(spans, " " * (column - x), "")
-            _append(spans, mark.glyph, style)
-            x = column + 1
+        spans.append(Span(" " * (column - x)))
+        number = right(str(rank), grid.number_width)
+        spans.append(Span(number, "cursor" if rank == cursor else ""))
+        spans.append(Span(f" {mark.glyph}", style))
+        x = column + grid.number_width + 2
     return tuple(span for span in spans if span.text)
 
 
-def _append(spans: list[Span], text: str, style: StyleName) -> None:
-    """Add to the last span when it looks the same: fewer escapes to the terminal."""
-    if spans and spans[-1].style == style:
-        spans[-1] = Span(spans[-1].text + text, style)
-    else:
-        spans.append(Span(text, style))
+def _glyphs(
+    row: Row, labels: list[tuple[int, str]], x: int, picture: Picture, cursor: int | None
+) -> list[Span]:
+    """Bare glyphs from column ``x`` on. One span for all that look the same, with the blanks
+    between them: it is what thousands of ranks are drawn with."""
+    spans: list[Span] = []
+    text = ""
+    style: StyleName = ""
+    now: StyleName
+    for column, rank in row.cells:
+        while labels and labels[0][0] < column:
+            at, label = labels.pop(0)
+            spans += [Span(text, style), Span(" " * (at - x) + label, "dim")]
+            text, style, x = "", "", at + len(label)
+        mark = picture.mark(rank)
+        now = "cursor" if rank == cursor else TONE_STYLES[mark.tone]
+        if now != style:
+            if text:
+                spans.append(Span(text, style))
+            text, style = "", now
+            if column > x:
+                spans.append(Span(" " * (column - x)))
+        elif column > x:
+            text += " " * (column - x)
+        text += mark.glyph
+        x = column + 1
+    spans.append(Span(text, style))
+    return [span for span in spans if span.text]
 
 
 def tally(picture: Picture) -> Line:
     """How many ranks are in which state, the gravest first."""
     counts: Counter[tuple[str, str, Tone]] = Counter()
-    for mark, number in Counter(map(picture.mark, picture.order)).items():
+    for mark, number in picture.tally.items():
         # At work is one state here, whatever the phase.
         word = "at work" if mark.tone == "good" else mark.word
         counts[mark.glyph, word, mark.tone] += number

@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len as any_cell_len
+from rich.cells import set_cell_size
 
 StyleName = Literal[
     "",
@@ -41,6 +42,11 @@ class Span(NamedTuple):
 Line = tuple[Span, ...]
 
 BLANK: Line = ()
+
+
+def cell_len(text: str) -> int:
+    """Cells that ``text`` takes; most of what is shown is ASCII."""
+    return len(text) if text.isascii() else any_cell_len(text)
 
 
 def line(*parts: str | Span) -> Line:

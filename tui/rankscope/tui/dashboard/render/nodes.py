@@ -2,7 +2,7 @@
 
 from statistics import fmean
 
-from rankscope.protocol.shapes import Node, Overview
+from rankscope.protocol.shapes import Node, NodesInShort, Overview
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.line import Line, Span, first_that_fit, join, line, width_of
 from rankscope.tui.words import numbers
@@ -107,6 +107,12 @@ def sentinel(node: Node) -> Line:
 
 def notes(overview: Overview | None) -> list[str]:
     """Why something cannot be shown, each reason once."""
+    if overview is not None and overview.nodes_in_short is not None:
+        short = overview.nodes_in_short
+        return [
+            text if number == short.count else f"{text} ({numbers.plural(number, 'node')})"
+            for text, number in short.notes.items()
+        ]
     nodes = [] if overview is None else overview.nodes
     said: dict[str, list[str]] = {}
     for node in nodes:
@@ -122,24 +128,41 @@ def notes(overview: Overview | None) -> list[str]:
 
 def fleet(picture: Picture) -> Line:
     """All nodes in one line, where there is no room for a line each."""
-    nodes = [] if picture.overview is None else picture.overview.nodes
-    parts = [line(numbers.plural(len(nodes), "node"))]
-    peaks = [node.memory_peak_bytes for node in nodes if node.memory_peak_bytes is not None]
-    if peaks:
-        parts.append(line(Span("peak ", "dim"), numbers.size_bytes(max(peaks))))
-    gpus = [gpu for node in nodes for gpu in node.gpus]
-    used = [gpu.utilisation_percent for gpu in gpus if gpu.utilisation_percent is not None]
-    warm = [gpu.temperature_c for gpu in gpus if gpu.temperature_c is not None]
-    if used:
-        parts.append(line(Span("GPU ", "dim"), f"{fmean(used):.0f} % mean"))
-    if warm:
-        parts.append(line(f"{max(warm):.0f} °C max"))
-    down = [node.host for node in nodes if node.sentinel != "up"]
+    overview = picture.overview
+    short = _in_short(overview)
+    parts = [line(numbers.plural(short.count, "node"))]
+    if overview is not None and overview.memory_peak_bytes is not None:
+        parts.append(line(Span("peak ", "dim"), numbers.size_bytes(overview.memory_peak_bytes)))
+    if short.gpu_utilisation_percent is not None:
+        used = f"{short.gpu_utilisation_percent:.0f} % mean"
+        parts.append(line(Span("GPU ", "dim"), used))
+    if short.gpu_temperature_c is not None:
+        parts.append(line(f"{short.gpu_temperature_c:.0f} °C max"))
     if _over(picture):
         return join(parts, "   ")
-    if down:
-        shown = ", ".join(down[:3]) + (f" and {len(down) - 3} more" if len(down) > 3 else "")
+    if short.without_sentinel:
+        more = short.without_sentinel - len(short.hosts)
+        shown = ", ".join(short.hosts) + (f" and {more} more" if more > 0 else "")
         parts.append(line(Span(f"no sentinel: {shown}", "warn")))
     else:
         parts.append(line(Span("●", "good"), Span(" all sentinels", "dim")))
     return join(parts, "   ")
+
+
+def _in_short(overview: Overview | None) -> NodesInShort:
+    if overview is None:
+        return NodesInShort(count=0)
+    if overview.nodes_in_short is not None:
+        return overview.nodes_in_short
+    gpus = [gpu for node in overview.nodes for gpu in node.gpus]
+    used = [gpu.utilisation_percent for gpu in gpus if gpu.utilisation_percent is not None]
+    warm = [gpu.temperature_c for gpu in gpus if gpu.temperature_c is not None]
+    down = [node.host for node in overview.nodes if node.sentinel != "up"]
+    return NodesInShort(
+        count=len(overview.nodes),
+        gpus=len(gpus),
+        gpu_utilisation_percent=fmean(used) if used else None,
+        gpu_temperature_c=max(warm, default=None),
+        without_sentinel=len(down),
+        hosts=down[:3],
+    )

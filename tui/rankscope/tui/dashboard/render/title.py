@@ -3,30 +3,49 @@
 import time
 
 from rankscope.tui.dashboard.picture import Picture
-from rankscope.tui.dashboard.render.line import Line, Span, first_that_fit, line, spread, width_of
+from rankscope.tui.dashboard.render.line import (
+    Line,
+    Span,
+    first_that_fit,
+    fit,
+    line,
+    spread,
+    width_of,
+)
 from rankscope.tui.words import numbers
+from rankscope.tui.words.marks import safe
 
 FRESH_S = 3.0
 """Ranks say something at least twice a second: data older than this is worth a colour."""
 
 
-def title_line(picture: Picture, width: int, now_t_s: float) -> Line:
-    """``now_t_s``: the local monotonic clock, which tells how old the snapshot has become."""
-    end = line(*freshness(picture, now_t_s), "  ", _up(picture, now_t_s), " ")
+def title_line(picture: Picture, width: int, now_t_s: float, rights: str = "") -> Line:
+    """``now_t_s``: the local monotonic clock, which tells how old the snapshot has become.
+    ``rights``: that commands may be given, while they may."""
+    may = (Span(f"▸ {rights}", "warn"), Span("  ")) if rights else ()
+    end = line(*may, *freshness(picture, now_t_s), "  ", _up(picture, now_t_s), " ")
     start = [line(" ", Span("rankscope", "accent"), Span(f"  {_name(picture)}", "strong"))]
     overview = picture.overview
     if overview is not None:
         what = [f"attempt {overview.attempt}"] if overview.attempt else []
         what += [overview.trainer] if overview.trainer else []
         what += [numbers.plural(overview.world_size, "rank")] if overview.world_size else []
-        if len(overview.nodes) > 1:
-            what.append(numbers.plural(len(overview.nodes), "node"))
+        if picture.node_count > 1:
+            what.append(numbers.plural(picture.node_count, "node"))
         what += [overview.device] if overview.device else []
         start += [
             line(Span(f"{'· ' if index else ' '}{each}", "dim")) for index, each in enumerate(what)
         ]
     room = width - width_of(end) - 2
     return spread(first_that_fit(start, room, " "), end, width)
+
+
+def control_lines(picture: Picture, width: int) -> list[Line]:
+    """The operator's request in work, a pause, a stop; none when there is nothing of it."""
+    text = "" if picture.status is None else picture.status.control
+    if not text:
+        return []
+    return [fit(line("   ", Span(f"▸ {safe(text)}", "warn")), width)]
 
 
 def freshness(picture: Picture, now_t_s: float) -> list[Span]:
