@@ -58,10 +58,11 @@ class Node:
     def watched(self) -> bool:
         """Whether one sentinel is there that has its lock and tells of this rank."""
         path = nodedir.sentinel_lock_path(self.folder)
+        found = self.sentinels()
         return (
-            len(self.sentinels()) == 1
+            len(found) == 1
             and nodedir.is_locked(path)
-            and path.read_text().startswith(f"{self.sentinels()[0].pid} ")
+            and path.read_text().startswith(f"{found[0].pid} ")
         )
 
 
