@@ -1,19 +1,28 @@
 """What is on its way to the hub. Pure; the sending thread's own.
 
 A step is forgotten only once it was sent. While there is no hub the oldest steps go first, and
-every one is counted.
+every one is counted. Of messages of their own the first and the newest are kept: the first say
+where a trouble began, and what lies between repeats them.
 """
 
 from collections import deque
 from typing import Any
 
 from rankscope.protocol import limits
-from rankscope.protocol.messages import FromRank, LateValues, StepRecord
+from rankscope.protocol.messages import FromRank, LateValues, ParameterNorms, Signs, StepRecord
 
 MAX_STEPS = 4096
 """Steps kept while there is no hub (about 1 MiB)."""
 
 MAX_URGENT = 64
+"""Messages of their own kept while there is no hub."""
+
+FIRST_KEPT = 32
+"""The first of them stay whatever comes."""
+
+REPEATED = (Signs, ParameterNorms)
+"""What a rank in trouble says again with each step: the first to be thrown away."""
+
 MAX_CHECKS = 32
 """Checksums kept while there is no hub: older ones are of no use to anybody."""
 
@@ -30,7 +39,7 @@ class Outbox:
         """Steps thrown away since the beginning."""
         self._steps: deque[StepRecord] = deque()
         self._late: deque[LateValues] = deque(maxlen=max_steps)
-        self._urgent: deque[tuple[type[FromRank], dict[str, Any]]] = deque(maxlen=MAX_URGENT)
+        self._urgent: deque[tuple[type[FromRank], dict[str, Any]]] = deque()
         self._checks: deque[tuple[type[FromRank], dict[str, Any]]] = deque(maxlen=MAX_CHECKS)
         self._sent: deque[StepRecord] = deque(maxlen=RESEND_STEPS)
 
@@ -49,6 +58,8 @@ class Outbox:
 
     def put_urgent(self, kind: type[FromRank], **fields: Any) -> None:
         """A message of its own, without its head (attempt, rank, seq, t_s)."""
+        if len(self._urgent) >= MAX_URGENT:
+            del self._urgent[self._least_wanted()]
         self._urgent.append((kind, fields))
 
     def put_check(self, kind: type[FromRank], **fields: Any) -> None:
@@ -83,6 +94,11 @@ class Outbox:
         """The hub has forgotten this rank: put the last steps that were sent first in line."""
         self._steps.extendleft(reversed(self._sent))
         self._sent.clear()
+
+    def _least_wanted(self) -> int:
+        """The index of the oldest repeated message beyond the first ones, else of the oldest."""
+        later = range(FIRST_KEPT, len(self._urgent))
+        return next((at for at in later if self._urgent[at][0] in REPEATED), FIRST_KEPT)
 
     def next_urgent(self) -> tuple[type[FromRank], dict[str, Any]] | None:
         return self._urgent[0] if self._urgent else None
