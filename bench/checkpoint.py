@@ -8,6 +8,7 @@ that these steps and the save's own call took beyond the median of the steps wit
 import json
 import os
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
@@ -22,7 +23,7 @@ RANKS = 2
 WIDTH, LAYERS = 2048, 12
 """50 million parameters: with AdamW's state 600 MB, 300 on each of two ranks."""
 
-ROUNDS, WARM = 5, 1
+ROUNDS, WARM = int(os.environ.get("ROUNDS", "5")), 1
 STEPS = 6
 BLOCK = 4 << 20
 
@@ -103,6 +104,7 @@ def rank_main(folder: Path) -> None:
         if rank == 0:
             shutil.rmtree(folder / f"theirs-{number}")
             shutil.rmtree(outcome.path)
+            print(json.dumps(told[-1]), file=sys.stderr, flush=True)
     if rank == 0:
         (folder / "told.json").write_text(json.dumps(told[WARM:]))
     dist.barrier()
@@ -116,8 +118,9 @@ def write_rates(folder: Path, size_bytes: int) -> tuple[float, float]:
     """Seconds for a plain sequential write of ``size_bytes`` and for ours, both synced."""
     import torch
 
+    from rankscope.agent.checkpoint.hands import Inside, sync
     from rankscope.agent.checkpoint.staging import Copied
-    from rankscope.agent.checkpoint.writing import sync, write
+    from rankscope.agent.checkpoint.writing import write
 
     data = memoryview(bytearray(os.urandom(1 << 20) * (size_bytes >> 20)))
     piece = 32 << 20
@@ -135,7 +138,7 @@ def write_rates(folder: Path, size_bytes: int) -> tuple[float, float]:
             os.fsync(file.fileno())
         plain.append(time.perf_counter() - begun_s)
         begun_s = time.perf_counter()
-        write(folder, f"ours-{number}", 0, copies, data, {}, lambda count: None)
+        write(folder, f"ours-{number}", 0, copies, Inside(data), {}, lambda count: None)
         sync(folder / f"ours-{number}")
         ours.append(time.perf_counter() - begun_s)
         for name in ("plain", "ours"):
@@ -143,13 +146,38 @@ def write_rates(folder: Path, size_bytes: int) -> tuple[float, float]:
     return statistics.median(plain), statistics.median(ours)
 
 
+def launch(arguments: list[str]) -> None:
+    """Run this file as each of the ranks. Raises when one of them fails."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "RANKSCOPE": "off",
+        "WORLD_SIZE": str(RANKS),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, __file__, *arguments], env=environment | {"RANK": str(rank)}
+        )
+        for rank in range(RANKS)
+    ]
+    try:
+        for one in ranks:
+            if one.wait() != 0:
+                raise SystemExit(f"a rank failed with exit code {one.returncode}")
+    finally:
+        for one in ranks:
+            one.kill()
+            one.wait()
+
+
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="rankscope-bench-") as name:
         folder = Path(name)
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-        command += ["--nproc-per-node", str(RANKS), __file__, "--rank", name]
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "RANKSCOPE": "off"}
-        subprocess.run(command, env=environment, check=True, stderr=subprocess.DEVNULL)
+        launch(["--rank", name])
         told: list[dict[str, Any]] = json.loads((folder / "told.json").read_text())
         plain_s, ours_s = write_rates(folder, 300 << 20)
 

@@ -1,8 +1,6 @@
 """One save, as the thread of one rank goes through it."""
 
 import contextlib
-import os
-import sys
 import threading
 import zlib
 from collections.abc import Callable, Mapping
@@ -10,16 +8,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rankscope.agent import switch
-from rankscope.agent.checkpoint import publish
+from rankscope.agent.checkpoint import hands, publish
 from rankscope.agent.checkpoint.gather import Path as StatePath
 from rankscope.agent.checkpoint.meeting import Failed, Meeting, Outcome
 from rankscope.agent.checkpoint.progress import Progress
 from rankscope.agent.checkpoint.staging import Staged
-from rankscope.agent.checkpoint.writing import Written, packed, sync, write, write_small
+from rankscope.agent.checkpoint.writing import Written, packed, write, write_small
 from rankscope.protocol.checkpoints import directory_name
 from rankscope.protocol.manifest import FORMAT, Receipt, data_name, encode, receipt_name
-
-NICENESS = 10
 
 
 class Saved(NamedTuple):
@@ -64,7 +60,6 @@ class Job:
 
     def run(self) -> Outcome:
         """Take part in the save to its end; never raises."""
-        give_way()
         meeting = None
         ended = threading.Event()
         pulse = None
@@ -119,15 +114,15 @@ class Job:
 
     def _write(self, meeting: Meeting, folder: Path, saved: Saved) -> None:
         objects = {name: packed(name, value) for name, value in saved.objects.items()}
-        data = saved.staged.bytes()
-        self._progress.expect(sum(copy.end - copy.begin for copy in saved.staged.copies))
+        staged = saved.staged
+        self._progress.expect(staged.size_bytes)
         self._enter("writing", meeting)
         name = data_name(self.rank)
-        copies = saved.staged.copies
-        written = write(folder, name, self.rank, copies, data, objects, self._advance)
-        self.written.set()
-        self._enter("syncing", meeting)
-        sync(folder / name)
+        with hands.hand(staged, self.cancelled) as hand:
+            written = write(folder, name, self.rank, staged.copies, hand, objects, self._advance)
+            self.written.set()
+            self._enter("syncing", meeting)
+            hand.sync(folder / name)
         receipt = encode(self._receipt(saved, written))
         write_small(folder, receipt_name(self.rank), receipt)
         meeting.arrive(len(receipt), zlib.crc32(receipt))
@@ -181,17 +176,6 @@ class Job:
         with contextlib.suppress(Exception):  # without a store the save fails by itself
             while not ended.wait(meeting.pulse_s):
                 meeting.pulse()
-
-
-def give_way() -> None:
-    """Let the training thread go first where there are too few cores for both.
-
-    On Linux this is of the calling thread alone. Not the lowest priority: it holds the GIL now and
-    then, for which training may have to wait.
-    """
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
 
 
 def in_words(error: Exception) -> str:

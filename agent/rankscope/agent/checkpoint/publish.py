@@ -11,8 +11,9 @@ from pathlib import Path
 
 from rankscope.agent.checkpoint import dcp
 from rankscope.agent.checkpoint.gather import Path as StatePath
+from rankscope.agent.checkpoint.hands import sync
 from rankscope.agent.checkpoint.meeting import Arrival, Failed
-from rankscope.agent.checkpoint.writing import sync, write_small
+from rankscope.agent.checkpoint.writing import write_small
 from rankscope.protocol import checkpoints, coverage, procs
 from rankscope.protocol.manifest import (
     FORMAT,

@@ -1,5 +1,10 @@
 """The copy of this rank's pieces that is written while training goes on."""
 
+import contextlib
+import mmap
+import os
+import sys
+import weakref
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -23,20 +28,50 @@ class Copied(NamedTuple):
     end: int
 
 
+class Buffer:
+    """Memory that copies are made into; ``descriptor`` is that of it for another process, or -1."""
+
+    def __init__(self, size_bytes: int, pinned: bool = False) -> None:
+        self.descriptor = -1
+        self.tensor: Tensor
+        if size_bytes and not pinned and sys.platform == "linux":
+            with contextlib.suppress(OSError, ValueError):
+                self.tensor = self._shared(size_bytes)
+                return
+        self.tensor = torch.empty(size_bytes, dtype=torch.uint8, pin_memory=pinned)
+
+    def _shared(self, size_bytes: int) -> Tensor:
+        descriptor = os.memfd_create("rankscope-save")
+        try:
+            # All of it at once: memory that is not to be had is an error here, and a signal later.
+            os.posix_fallocate(descriptor, 0, size_bytes)
+            memory = mmap.mmap(descriptor, size_bytes)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        weakref.finalize(self, os.close, descriptor)
+        self.descriptor = descriptor
+        return torch.frombuffer(memory, dtype=torch.uint8)
+
+
 class Staged:
     """A consistent copy of the pieces, as of the boundary at which it was made."""
 
-    def __init__(self, copies: list[Copied], buffer: Tensor, event: "torch.cuda.Event | None"):
+    def __init__(self, copies: list[Copied], buffer: Buffer, event: "torch.cuda.Event | None"):
         self.copies = copies
-        self._buffer = buffer
+        self.buffer = buffer
         self._event = event
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(copy.end - copy.begin for copy in self.copies)
 
     def bytes(self) -> memoryview:
         """The buffer, once all copies have arrived in it. Waits for the device; not for training's
         thread."""
         if self._event is not None:
             self._event.synchronize()
-        array: Any = self._buffer.numpy()
+        array: Any = self.buffer.tensor.numpy()
         return memoryview(array)
 
 
@@ -48,7 +83,7 @@ class Stager:
     """
 
     def __init__(self) -> None:
-        self._buffer = torch.empty(0, dtype=torch.uint8)
+        self._buffer = Buffer(0)
 
     def stage(self, pieces: Sequence[Piece]) -> Staged:
         copies, end = [], 0
@@ -70,7 +105,8 @@ class Stager:
         self._reserve(end, on_device)
         for piece, copy in zip(pieces, copies, strict=True):
             if copy.end > copy.begin:
-                target = self._buffer[copy.begin : copy.end].view(copy.dtype).view(copy.lengths)
+                space = self._buffer.tensor[copy.begin : copy.end]
+                target = space.view(copy.dtype).view(copy.lengths)
                 target.copy_(piece.source, non_blocking=True)
         event = None
         if on_device:
@@ -79,6 +115,8 @@ class Stager:
         return Staged(copies, self._buffer, event)
 
     def _reserve(self, size_bytes: int, pinned: bool) -> None:
-        if self._buffer.numel() < size_bytes or (pinned and not self._buffer.is_pinned()):
-            self._buffer = torch.empty(0, dtype=torch.uint8)  # given back before more is taken
-            self._buffer = torch.empty(size_bytes, dtype=torch.uint8, pin_memory=pinned)
+        known = self._buffer.tensor
+        if known.numel() < size_bytes or (pinned and not known.is_pinned()):
+            del known
+            self._buffer = Buffer(0)  # given back before more is taken
+            self._buffer = Buffer(size_bytes, pinned)

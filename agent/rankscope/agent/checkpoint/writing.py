@@ -12,11 +12,9 @@ import torch
 
 from rankscope.agent.checkpoint.envelope import envelope
 from rankscope.agent.checkpoint.gather import CannotSave
+from rankscope.agent.checkpoint.hands import Hand, Span
 from rankscope.agent.checkpoint.staging import Copied
 from rankscope.protocol.manifest import Chunk, FileEntry, Place, TensorEntry
-
-BLOCK_BYTES = 4 << 20
-"""Written and checksummed at one go, both without the GIL."""
 
 
 class Written:
@@ -33,38 +31,47 @@ def write(
     name: str,
     rank: int,
     copies: list[Copied],
-    data: memoryview,
+    hand: Hand,
     objects: Mapping[str, bytes],
     advance: Callable[[int], None],
 ) -> Written:
-    """Make the file ``name`` in ``folder``, which must not have it yet.
+    """Make the file ``name`` in ``folder``, which must not have it yet; ``hand`` writes the data.
 
-    ``advance`` is told of every block that was written, and may raise to end it there. Raises
-    OSError when the disk does not take it. What was written is synced by :func:`sync`.
+    ``advance`` is told of what was written of them, and may raise to end it there. Raises
+    OSError when the disk does not take it. What was written is synced by ``hand``.
     """
     written = Written(name, rank)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     descriptor = os.open(folder / name, flags, 0o666)
     try:
         reserve(descriptor, size_of(copies, objects))
-        out = _Out(descriptor, advance)
+        spans, ends, arounds, at = [], [], [], 0
         for copy in copies:
-            before, after = envelope(copy.dtype, copy.lengths, copy.end - copy.begin)
-            at = out.at
-            around = out.put(memoryview(before))
-            data_at = out.at
-            crc32 = out.put(data[copy.begin : copy.end])
-            around = out.put(memoryview(after), around)
-            place = Place(name, at, out.at - at, data_at, copy.end - copy.begin, crc32, around)
+            size_bytes = copy.end - copy.begin
+            before, after = envelope(copy.dtype, copy.lengths, size_bytes)
+            span = Span(copy.begin, size_bytes, at + len(before))
+            put(descriptor, before, at)
+            put(descriptor, after, span.at + size_bytes)
+            spans.append(span)
+            arounds.append(zlib.crc32(after, zlib.crc32(before)))
+            at = span.at + size_bytes + len(after)
+            ends.append(at)
+        for key, content in objects.items():
+            put(descriptor, content, at)
+            crc32 = zlib.crc32(content)
+            written.objects[key] = Place(name, at, len(content), at, len(content), crc32, 0)
+            at += len(content)
+        crc32s = hand.write(descriptor, spans, advance)
+        begins = [0, *ends][: len(ends)]
+        for copy, span, begin, end, crc32, around in zip(
+            copies, spans, begins, ends, crc32s, arounds, strict=True
+        ):
+            place = Place(name, begin, end - begin, span.at, span.size_bytes, crc32, around)
             entry = written.tensors.setdefault(
                 copy.name, TensorEntry(dtype_name(copy.dtype), copy.shape, [])
             )
             entry.chunks.append(Chunk(copy.offsets, copy.lengths, place))
-        for key, content in objects.items():
-            at = out.at
-            crc32 = out.put(memoryview(content))
-            written.objects[key] = Place(name, at, len(content), at, len(content), crc32, 0)
-        written.file.size_bytes = out.at
+        written.file.size_bytes = at
     finally:
         os.close(descriptor)
     return written
@@ -75,16 +82,7 @@ def write_small(folder: Path, name: str, content: bytes) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     descriptor = os.open(folder / name, flags, 0o666)
     try:
-        _Out(descriptor, lambda count: None).put(memoryview(content))
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def sync(path: Path) -> None:
-    """Wait until the file or directory ``path`` is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+        put(descriptor, content, 0)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
@@ -133,20 +131,9 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-class _Out:
-    def __init__(self, descriptor: int, advance: Callable[[int], None]) -> None:
-        self.at = 0
-        self._descriptor = descriptor
-        self._advance = advance
-
-    def put(self, content: memoryview, crc32: int = 0) -> int:
-        """Write ``content``; returns ``crc32`` continued over it."""
-        for begin in range(0, len(content), BLOCK_BYTES):
-            block = content[begin : begin + BLOCK_BYTES]
-            crc32 = zlib.crc32(block, crc32)
-            while block:
-                count = os.write(self._descriptor, block)
-                block = block[count:]
-                self.at += count
-                self._advance(count)
-        return crc32
+def put(descriptor: int, content: bytes, at: int) -> None:
+    """Write all of ``content`` to ``at`` in the file."""
+    left = memoryview(content)
+    while left:
+        count = os.pwrite(descriptor, left, at)
+        left, at = left[count:], at + count

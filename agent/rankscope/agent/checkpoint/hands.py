@@ -1,0 +1,263 @@
+"""Who writes a rank's tensors to its file: a process beside the rank, or a thread in it."""
+
+import contextlib
+import logging
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol, Self
+
+from rankscope.agent.checkpoint import scribe
+from rankscope.agent.checkpoint.meeting import Failed
+from rankscope.agent.checkpoint.staging import Staged
+
+log = logging.getLogger("rankscope")
+
+BLOCK_BYTES = 4 << 20
+"""Written and checksummed at one go, both without the GIL."""
+
+LEAST_BYTES = 32 << 20
+"""Less is written before another process has begun."""
+
+PATIENCE_S = (10.0, 20.0, float("inf"))
+"""So long what is left over of the cores must do, and so long then a small share of them: a save
+that somebody waits for comes to its end also where training leaves nothing."""
+
+LOOK_EVERY_S = 0.25
+END_S = 5.0
+
+Advance = Callable[[int], None]
+
+
+class Span(NamedTuple):
+    """``size_bytes`` of the copied state, from ``begin``, go to ``at`` in the file."""
+
+    begin: int
+    size_bytes: int
+    at: int
+
+
+class Hand(Protocol):
+    """Writes one file."""
+
+    def write(self, descriptor: int, spans: Sequence[Span], advance: Advance) -> list[int]:
+        """Write ``spans``; returns the CRC-32 of each. ``advance`` is told of what was written,
+        and may raise to end it. Raises OSError when the disk does not take it."""
+
+    def sync(self, path: Path) -> None:
+        """Wait until all of the file is on the disk."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exception: object) -> None: ...
+
+
+def hand(staged: Staged, cancelled: threading.Event) -> Hand:
+    """Who writes ``staged``."""
+    data = staged.bytes()
+    if staged.buffer.descriptor < 0 or staged.size_bytes < LEAST_BYTES:
+        return Inside(data)
+    return Outside(data, staged.buffer.descriptor, cancelled)
+
+
+class Inside:
+    """The calling thread. It gives way to training only so far: it holds the GIL now and then, for
+    which training may have to wait."""
+
+    NICENESS = 10
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+
+    def write(self, descriptor: int, spans: Sequence[Span], advance: Advance) -> list[int]:
+        self._give_way()
+        found = []
+        for span in spans:
+            crc32, at = 0, span.at
+            for start in range(0, span.size_bytes, BLOCK_BYTES):
+                end = min(start + BLOCK_BYTES, span.size_bytes)
+                block = self._data[span.begin + start : span.begin + end]
+                crc32 = zlib.crc32(block, crc32)
+                while block:
+                    count = os.pwrite(descriptor, block, at)
+                    block, at = block[count:], at + count
+                    advance(count)
+            found.append(crc32)
+        return found
+
+    def sync(self, path: Path) -> None:
+        sync(path)
+
+    def _give_way(self) -> None:
+        """On Linux this is of the calling thread alone."""
+        if sys.platform == "linux" and threading.current_thread() is not threading.main_thread():
+            with contextlib.suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), self.NICENESS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+
+class Outside:
+    """A process that takes what training leaves of the cores; see ``scribe``.
+
+    Training may leave nothing: then another one goes on, less politely. Where no process can be
+    started the calling thread does it.
+    """
+
+    def __init__(
+        self,
+        data: memoryview,
+        memory: int,
+        cancelled: threading.Event,
+        patience_s: Sequence[float] = PATIENCE_S,
+    ) -> None:
+        self._data = data
+        self._memory = memory
+        self._cancelled = cancelled
+        self._patience_s = patience_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._heard = b""
+        self._reached = 0  # bytes that were told of
+
+    def write(self, descriptor: int, spans: Sequence[Span], advance: Advance) -> list[int]:
+        found: dict[int, int] = {}
+        for politely, patience_s in zip((2, 1, 0), self._patience_s, strict=True):
+            left = [index for index in range(len(spans)) if index not in found]
+            try:
+                self._start(descriptor, politely, [spans[index] for index in left])
+            except OSError as error:
+                log.debug("rankscope: no process that writes: %s", error)
+                inside = Inside(self._data)
+                for index in left:
+                    found[index] = inside.write(descriptor, [spans[index]], advance)[0]
+                break
+            self._listen(spans, left, found, time.monotonic() + patience_s, advance)
+            if len(found) == len(spans):
+                break
+            self._end()
+        return [found[index] for index in range(len(spans))]
+
+    def _listen(
+        self,
+        spans: Sequence[Span],
+        left: Sequence[int],
+        found: dict[int, int],
+        until_s: float,
+        advance: Advance,
+    ) -> None:
+        """Add to ``found`` what the process has written of those that are ``left``."""
+        before = sum(spans[index].size_bytes for index in found)
+        while len(found) < len(spans):
+            words = self._line(until_s)
+            if not words:
+                return
+            if words[0] == "d":
+                found[left[int(words[1])]] = int(words[2])
+                reached = sum(spans[index].size_bytes for index in found)
+            else:
+                reached = before + int(words[1])
+            if reached > self._reached:
+                advance(reached - self._reached)
+                self._reached = reached
+
+    def sync(self, path: Path) -> None:
+        if self._process is None:
+            sync(path)
+            return
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # then its end is heard
+            os.write(self._process.stdin.fileno(), b"s\n")
+        self._line(float("inf"))  # it does little now but wait for the disk
+
+    def _start(self, descriptor: int, politely: int, spans: Sequence[Span]) -> None:
+        self._heard = b""
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-I", "-S", scribe.__file__),
+                *map(str, (self._memory, descriptor, politely)),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(self._memory, descriptor),
+            bufsize=0,
+            start_new_session=True,  # what a terminal sends to the run is not for it
+        )
+        assert self._process.stdin is not None
+        lines = "".join(f"{span.begin} {span.size_bytes} {span.at}\n" for span in spans)
+        content = memoryview(f"{lines}\n".encode())
+        with contextlib.suppress(BrokenPipeError):
+            while content:
+                content = content[os.write(self._process.stdin.fileno(), content) :]
+
+    def _line(self, until_s: float) -> list[str]:
+        """The next line, in words; none when there is none at ``until_s``, which is monotonic.
+
+        Raises OSError for what the disk refused, :class:`Failed` when the process has ended or the
+        save is given up.
+        """
+        assert self._process is not None
+        assert self._process.stdout is not None
+        poll = select.poll()
+        poll.register(self._process.stdout, select.POLLIN)
+        while b"\n" not in self._heard:
+            if self._cancelled.is_set():
+                raise Failed("cancelled")
+            if time.monotonic() > until_s:
+                return []
+            if not poll.poll(LOOK_EVERY_S * 1000):
+                continue
+            heard = os.read(self._process.stdout.fileno(), 1 << 16)
+            if not heard:
+                raise Failed(f"the process that writes ended ({self._how()})")
+            self._heard += heard
+        line, _, self._heard = self._heard.partition(b"\n")
+        words = line.decode("ascii").split()
+        if words[0] == "e":
+            raise OSError(int(words[1]), os.strerror(int(words[1])))
+        return words
+
+    def _how(self) -> str:
+        assert self._process is not None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self._process.wait(END_S)
+            return f"signal {-code}" if code < 0 else f"exit code {code}"
+        return "it is not known how"
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        for pipe in (process.stdin, process.stdout):
+            assert pipe is not None
+            pipe.close()
+        process.kill()
+        try:
+            process.wait(END_S)
+        except subprocess.TimeoutExpired:  # it waits for a disk that does not answer
+            process.returncode = -9  # no warning; init has it when this process ends
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._end()
+
+
+def sync(path: Path) -> None:
+    """Wait until the file or directory ``path`` is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,163 @@
+"""The process that writes a rank's file, and what happens when it cannot."""
+
+import os
+import signal
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from rankscope.agent.checkpoint import hands
+from rankscope.agent.checkpoint.hands import Inside, Outside, Span
+from rankscope.agent.checkpoint.meeting import Failed
+from rankscope.agent.checkpoint.staging import Buffer
+
+pytestmark = pytest.mark.processes
+
+SIZE = 24 << 20
+SPANS = [Span(0, 9 << 20, 100), Span(9 << 20, 0, 50), Span(9 << 20, SIZE - (9 << 20), 10 << 20)]
+NEVER_S = 1e9
+
+
+@pytest.fixture
+def buffer() -> Buffer:
+    made = Buffer(SIZE)
+    made.tensor.copy_(torch.randint(0, 256, (SIZE,), dtype=torch.uint8))
+    if made.descriptor < 0:
+        pytest.skip("no memory that another process can be given")
+    return made
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[int]:
+    descriptor = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    yield descriptor
+    os.close(descriptor)
+
+
+def outside(buffer: Buffer, patience_s: tuple[float, float, float]) -> Outside:
+    data = memoryview(buffer.tensor.numpy())
+    return Outside(data, buffer.descriptor, threading.Event(), patience_s)
+
+
+def check(buffer: Buffer, target: int, crc32s: list[int], told: list[int]) -> None:
+    """What is in the file, its checksums, and what was told of it are right."""
+    data = buffer.tensor.numpy().tobytes()
+    for span, crc32 in zip(SPANS, crc32s, strict=True):
+        expected = data[span.begin : span.begin + span.size_bytes]
+        assert os.pread(target, span.size_bytes, span.at) == expected
+        assert crc32 == zlib.crc32(expected)
+    assert sum(told) == SIZE
+
+
+@pytest.mark.parametrize("patience_s", [(NEVER_S, 0, 0), (0.0, NEVER_S, 0), (0.0, 0.0, NEVER_S)])
+def test_another_process_writes_what_this_one_would(
+    buffer: Buffer, target: int, tmp_path: Path, patience_s: tuple[float, float, float]
+) -> None:
+    """Also when it got nothing of the cores and another one, less polite, goes on."""
+    told: list[int] = []
+    with outside(buffer, patience_s) as hand:
+        found = hand.write(target, SPANS, told.append)
+        hand.sync(tmp_path / "file")
+    check(buffer, target, found, told)
+    inside = Inside(memoryview(buffer.tensor.numpy()))
+    assert inside.write(target, SPANS, lambda count: None) == found
+
+
+def test_where_no_process_can_be_started_the_thread_writes(
+    buffer: Buffer, target: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A save must not fail because a program is missing."""
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
+    told: list[int] = []
+    with outside(buffer, (NEVER_S, 0, 0)) as hand:
+        found = hand.write(target, SPANS, told.append)
+        hand.sync(tmp_path / "file")
+    check(buffer, target, found, told)
+
+
+def while_writing(hand: Outside, target: int, act: Callable[[int], None]) -> Exception:
+    """What ``write`` raises when ``act`` is called with the pid of the process, stopped."""
+    raised: list[Exception] = []
+
+    def write() -> None:
+        try:
+            hand.write(target, SPANS, lambda count: None)
+        except Exception as error:  # noqa: BLE001 - whatever it raises is looked at
+            raised.append(error)
+
+    thread = threading.Thread(target=write)
+    start = hand._start
+
+    def stopped(descriptor: int, politely: int, spans: list[Span]) -> None:
+        start(descriptor, politely, spans)
+        assert hand._process is not None
+        act(hand._process.pid)
+
+    hand._start = stopped  # type: ignore[method-assign, assignment]
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    return raised[0]
+
+
+def test_a_process_that_is_killed_costs_the_save_in_words(buffer: Buffer, target: int) -> None:
+    """Whoever kills it, the system short of memory, say."""
+    with outside(buffer, (NEVER_S, 0, 0)) as hand:
+        error = while_writing(hand, target, lambda pid: os.kill(pid, signal.SIGKILL))
+    assert isinstance(error, Failed)
+    assert str(error) == "the process that writes ended (signal 9)"
+
+
+def test_a_save_that_is_cancelled_ends_the_process(buffer: Buffer, target: int) -> None:
+    """Also one that does not get on."""
+    pids: list[int] = []
+    data = memoryview(buffer.tensor.numpy())
+    cancelled = threading.Event()
+
+    def stop(pid: int) -> None:
+        os.kill(pid, signal.SIGSTOP)
+        pids.append(pid)
+        cancelled.set()
+
+    with Outside(data, buffer.descriptor, cancelled, (NEVER_S, 0, 0)) as hand:
+        error = while_writing(hand, target, stop)
+    assert str(error) == "cancelled"
+    assert not Path(f"/proc/{pids[0]}").exists()
+
+
+def test_a_disk_that_is_full_is_what_the_process_says(buffer: Buffer) -> None:
+    """With the system's own words."""
+    full = os.open("/dev/full", os.O_WRONLY)
+    try:
+        with outside(buffer, (NEVER_S, 0, 0)) as hand, pytest.raises(OSError, match="No space"):
+            hand.write(full, SPANS, lambda count: None)
+    finally:
+        os.close(full)
+
+
+def test_the_process_ends_with_the_rank(buffer: Buffer, target: int) -> None:
+    """Nobody writes a checkpoint for a rank that is dead."""
+    with outside(buffer, (NEVER_S, 0, 0)) as hand:
+        hand.write(target, SPANS, lambda count: None)
+        process = hand._process
+        assert process is not None
+        assert process.stdin is not None
+        process.stdin.close()  # as the end of this process would
+        deadline = time.monotonic() + 60
+        while process.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+def test_a_small_state_needs_no_other_process() -> None:
+    """It is written before one has begun."""
+    from rankscope.agent.checkpoint.staging import Staged
+
+    staged = Staged([], Buffer(100), None)
+    assert isinstance(hands.hand(staged, threading.Event()), Inside)
