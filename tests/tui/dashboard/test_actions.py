@@ -5,7 +5,8 @@ import inspect
 import pytest
 from textual.app import App
 
-from rankscope.tui.dashboard.actions import ACTIONS, SCREENS, Action, footer_actions
+from rankscope.tui.dashboard.action import SCREENS, Action
+from rankscope.tui.dashboard.actions import ACTIONS, footer_actions
 from rankscope.tui.dashboard.console import Dashboard
 from rankscope.tui.dashboard.leaving import Leaving
 from rankscope.tui.dashboard.mailbox import Mailbox

@@ -9,6 +9,7 @@ import pytest
 from rankscope.protocol.exits import Exit, UserError
 from rankscope.tui.dashboard.app import run_dashboard
 from rankscope.tui.dashboard.picture import Picture
+from rankscope.tui.dashboard.source import Source
 from rankscope.tui.feed.poller import Poller, Snapshot
 from support.scenes import SCENES
 from support.terminal import Terminal
@@ -18,6 +19,7 @@ BROKEN = """
 import sys
 from dataclasses import replace
 from rankscope.tui.dashboard.app import run_dashboard
+from rankscope.tui.dashboard.source import Source
 from support.scenes import SCENES
 
 class Feed:
@@ -41,7 +43,7 @@ class Feed:
         pass
 
 SECRET = sys.argv[1]
-sys.exit(run_dashboard(Feed, title="x", readonly=True))
+sys.exit(run_dashboard(Source(Feed, "x")))
 """
 
 
@@ -56,7 +58,7 @@ def test_without_a_terminal_it_says_what_to_use_instead(monkeypatch: pytest.Monk
     with Path("/dev/null").open() as nothing:
         monkeypatch.setattr(sys, "__stdin__", nothing)
         with pytest.raises(UserError, match="rankscope status") as caught:
-            run_dashboard(feed, title="x", readonly=True)
+            run_dashboard(Source(feed, "x"))
     assert caught.value.exit_code is Exit.USAGE
     assert not started
 

@@ -7,6 +7,12 @@ import msgspec
 
 from rankscope.protocol.exits import UserError
 from rankscope.protocol.rundir import RunDirectory, hub_is_alive, list_runs
+from rankscope.protocol.shapes import SEVERITIES, Finding, Incident, Severity
+
+LOG_TAIL_BYTES = 256 * 1024
+"""So much of an incident log is read for its verdict."""
+NO_VERDICT = frozenset({"command", "stalled"})
+"""Kinds of entries that are no finding."""
 
 
 class ListedRun(msgspec.Struct):
@@ -28,6 +34,10 @@ class ListedRun(msgspec.Struct):
     command: list[str]
     path: str
     note: str = ""
+    severity: Severity | None = None
+    """Of the gravest finding that is open, or was at the end; None when there is none."""
+    headline: str = ""
+    """That finding in a sentence."""
 
 
 def listed(home: Path) -> list[ListedRun]:
@@ -46,6 +56,7 @@ def _one(directory: RunDirectory) -> ListedRun:
             note=str(error),
         )
     served = hub_is_alive(info)
+    worst = gravest_open(directory.incidents)
     return ListedRun(
         run=info.run,
         state="ended" if info.ended_s is not None else ("live" if served else "stale"),
@@ -57,4 +68,34 @@ def _one(directory: RunDirectory) -> ListedRun:
         endpoint=info.endpoint if served else None,
         command=info.command,
         path=str(directory.path),
+        severity=None if worst is None else worst.severity,
+        headline="" if worst is None else worst.headline,
     )
+
+
+def gravest_open(log: Path) -> Finding | None:
+    """The gravest finding of an incident log that has not closed; the first of equals.
+
+    A log that is not there, or a line that cannot be read, tells nothing.
+    """
+    try:
+        with log.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - LOG_TAIL_BYTES))
+            lines = file.read(LOG_TAIL_BYTES).split(b"\n")
+    except OSError:
+        return None
+    open_: dict[str, Finding] = {}
+    for line in lines:
+        try:
+            incident = msgspec.json.decode(line, type=Incident)
+        except (msgspec.DecodeError, UnicodeDecodeError):  # cut off, or of another version
+            continue
+        if incident.finding.kind in NO_VERDICT:
+            continue
+        if incident.event == "opened":
+            open_[incident.id] = incident.finding
+        else:
+            open_.pop(incident.id, None)
+    ranked = sorted(open_.values(), key=lambda one: -SEVERITIES.index(one.severity))
+    return ranked[0] if ranked else None

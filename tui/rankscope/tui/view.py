@@ -4,13 +4,17 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from rankscope.protocol.keys import Role
-from rankscope.protocol.rundir import RunDirectory
+from rankscope.protocol.keys import read_client_key
+from rankscope.protocol.rundir import RunDirectory, runs_home
 from rankscope.tui import reach
+from rankscope.tui.dashboard.source import Choice, PollerFactory, Source
 from rankscope.tui.dashboard.terminal import is_usable
+from rankscope.tui.feed.client import HubClient
 from rankscope.tui.feed.poller import Connection, Poller, Snapshot
+from rankscope.tui.runs import listed
 
 INTERVAL_S = 0.25
+NOT_OPERATOR = "this key may only look; commands need the operator's (rankscope grant operator)"
 
 
 def on_terminal() -> bool:
@@ -18,26 +22,65 @@ def on_terminal() -> bool:
     return sys.stdout.isatty() and is_usable()
 
 
-def show(directory: RunDirectory, *, title: str, readonly: bool, ends_run: bool = False) -> int:
+def show(
+    directory: RunDirectory,
+    *,
+    title: str,
+    readonly: bool,
+    ends_run: bool = False,
+    unlocked: bool = False,
+) -> int:
     """The dashboard over the run in ``directory`` until it is quit; the code to exit with.
 
-    ``ends_run``: the caller ends the run then, and the dashboard says so.
+    ``ends_run``: the caller ends the run then, and the dashboard says so. ``unlocked``: commands
+    need no unlocking first.
     """
-    role: Role = "viewer" if readonly else "operator"
-    return _run(lambda: reach.connect(directory, role), title, readonly, ends_run)
-
-
-def show_remote(endpoint: str, key_file: Path, *, title: str, readonly: bool) -> int:
-    """The dashboard over a hub known by its endpoint and a key file."""
-    return _run(lambda: reach.connect_remote(endpoint, key_file), title, readonly)
-
-
-def _run(
-    connect: Callable[[], Connection], title: str, readonly: bool, ends_run: bool = False
-) -> int:
     from rankscope.tui.dashboard.app import run_dashboard
 
-    def feed(on_update: Callable[[Snapshot], None]) -> Poller:
+    def open_(path: str) -> Source:
+        other = RunDirectory(Path(path))
+        reach.check(other)
+        return of_directory(other, other.run, readonly)
+
+    choice = Choice(lambda: listed(runs_home()), open_)
+    source = of_directory(directory, title, readonly)
+    return run_dashboard(source, choice=choice, unlocked=unlocked, ends_run=ends_run)
+
+
+def show_remote(
+    endpoint: str, key_file: Path, *, title: str, readonly: bool, unlocked: bool = False
+) -> int:
+    """The dashboard over a hub known by its endpoint and a key file."""
+    from rankscope.tui.dashboard.app import run_dashboard
+
+    def connect() -> HubClient:
+        return reach.connect_remote(endpoint, key_file)
+
+    may = not readonly and read_client_key(key_file).role == "operator"
+    source = Source(
+        feed(connect),
+        title,
+        readonly=readonly,
+        operator=connect if may else None,
+        why_not=Source.why_not if readonly else NOT_OPERATOR,
+    )
+    return run_dashboard(source, unlocked=unlocked)
+
+
+def of_directory(directory: RunDirectory, title: str, readonly: bool) -> Source:
+    """A run of this machine: looked at with the viewer's key, commanded with the operator's."""
+    return Source(
+        feed(lambda: reach.connect(directory, "viewer")),
+        title,
+        readonly=readonly,
+        operator=None if readonly else lambda: reach.connect(directory, "operator"),
+    )
+
+
+def feed(connect: Callable[[], Connection]) -> PollerFactory:
+    """What makes the poller of a hub."""
+
+    def make(on_update: Callable[[Snapshot], None]) -> Poller:
         return Poller(connect, INTERVAL_S, on_update)
 
-    return run_dashboard(feed, title=title, readonly=readonly, ends_run=ends_run)
+    return make

@@ -13,12 +13,12 @@ def options(parser: OneLineParser) -> None:
     rights = parser.add_mutually_exclusive_group()
     rights.add_argument(
         "--control",
-        dest="readonly",
-        action="store_false",
-        help="connect as the operator (the default)",
+        action="store_true",
+        help="commands need no unlocking first; each is still asked about",
     )
-    rights.add_argument("--readonly", action="store_true", help="connect as a viewer")
-    parser.set_defaults(readonly=False)
+    rights.add_argument(
+        "--readonly", action="store_true", help="only look: commands cannot be unlocked"
+    )
 
 
 def run(given: Namespace) -> int:
@@ -34,8 +34,14 @@ def run(given: Namespace) -> int:
         with source.open_client(given) as client:
             client.ask("overview")  # a wrong key is told before the screen is taken
         return view.show_remote(
-            given.endpoint, given.key, title=given.endpoint, readonly=given.readonly
+            given.endpoint,
+            given.key,
+            title=given.endpoint,
+            readonly=given.readonly,
+            unlocked=given.control,
         )
     directory = reach.choose(given.wanted)
     reach.check(directory)
-    return view.show(directory, title=directory.run, readonly=given.readonly)
+    return view.show(
+        directory, title=directory.run, readonly=given.readonly, unlocked=given.control
+    )

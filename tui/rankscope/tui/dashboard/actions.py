@@ -1,92 +1,29 @@
 """Everything a user can do, once: keys, command palette, footer and help all come from here."""
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
-ScreenName = Literal[
-    "overview", "ranks", "rank", "collectives", "numerics", "memory", "stacks", "evidence", "help"
-]
-Group = Literal["screens", "moving", "dashboard"]
-
-SCREENS: tuple[ScreenName, ...] = (
-    *("overview", "ranks", "rank", "collectives", "numerics", "memory", "stacks", "evidence"),
-    "help",
-)
-GROUPS: dict[Group, str] = {
-    "screens": "Screens",
-    "moving": "Moving about",
-    "dashboard": "The dashboard",
-}
-
-KEY_NAMES = {
-    "question_mark": "?",
-    "exclamation_mark": "!",
-    "colon": ":",
-    "escape": "Esc",
-    "enter": "Enter",
-    "ctrl+c": "Ctrl-C",
-    "ctrl+d": "Ctrl-D",
-    "ctrl+l": "Ctrl-L",
-    "ctrl+p": "Ctrl-P",
-    "ctrl+u": "Ctrl-U",
-    "f1": "F1",
-    "pagedown": "PgDn",
-    "pageup": "PgUp",
-    "home": "Home",
-    "end": "End",
-    "up": "Up",
-    "down": "Down",
-    "left": "Left",
-    "right": "Right",
-    "space": "Space",
-}
-"""How Textual's names of keys are written on screen."""
+from rankscope.tui.dashboard.action import SCREENS, Action, ScreenName
+from rankscope.tui.dashboard.controlactions import CONTROL_ACTIONS
+from rankscope.tui.dashboard.timeactions import TIME_ACTIONS
 
 
-@dataclass(frozen=True)
-class Action:
-    """One thing a user can do."""
-
-    name: str
-    """What the app calls: ``name`` of its ``action_…`` methods, with arguments."""
-    keys: tuple[str, ...]
-    """Textual's names of keys; the first is the one shown in the footer."""
-    label: str
-    """One word or two for the footer and the palette."""
-    help: str
-    """One sentence."""
-    group: Group
-    footer: tuple[ScreenName, ...] = ()
-    """The screens whose footer shows it, in the order of the registry."""
-    palette: bool = True
-
-    @property
-    def key_text(self) -> str:
-        return key_text(self.keys[0])
-
-    @property
-    def all_keys_text(self) -> str:
-        return " ".join(key_text(key) for key in self.keys)
+def but(*names: ScreenName) -> tuple[ScreenName, ...]:
+    """All screens but these."""
+    return tuple(name for name in SCREENS if name not in names)
 
 
-def key_text(key: str) -> str:
-    """``key`` as it is written on screen."""
-    return KEY_NAMES.get(key, key)
+LISTS: tuple[ScreenName, ...] = ("ranks", "numerics", "steps", "incidents", "runs")
+"""Screens of lines that can be selected or left out."""
 
 
-# Ctrl-Z means nothing on purpose: under `rankscope run` and `make demo` this process has relatives
-# in its process group, and stopping some or all of them would hang a terminal or a training run.
-ACTIONS: tuple[Action, ...] = (
+SCREEN_ACTIONS: tuple[Action, ...] = (
     Action(
         "go('help')",
         ("question_mark", "f1"),
         "help",
         "Show all keys and what the marks mean.",
         "screens",
-        footer=(
-            *("overview", "ranks", "rank", "collectives", "numerics", "memory", "stacks"),
-            "evidence",
-        ),
+        footer=but("help"),
     ),
     Action(
         "leave",
@@ -100,9 +37,9 @@ ACTIONS: tuple[Action, ...] = (
         "go_back",
         ("escape",),
         "back",
-        "Go back to where you came from.",
+        "Go back to where you came from; first take a filter away.",
         "screens",
-        footer=("ranks", "rank", "collectives", "numerics", "memory", "stacks", "evidence", "help"),
+        footer=but("overview"),
         palette=False,
     ),
     Action(
@@ -111,7 +48,7 @@ ACTIONS: tuple[Action, ...] = (
         "overview",
         "The run in one screen: verdict, speed, every rank, checkpoint.",
         "screens",
-        footer=("ranks", "rank", "collectives", "numerics", "memory", "stacks", "evidence", "help"),
+        footer=("rank", "collectives", "memory", "stacks", "evidence", "help"),
     ),
     Action(
         "go('ranks')",
@@ -119,10 +56,7 @@ ACTIONS: tuple[Action, ...] = (
         "ranks",
         "The table of ranks.",
         "screens",
-        footer=(
-            *("overview", "rank", "collectives", "numerics", "memory", "stacks", "evidence"),
-            "help",
-        ),
+        footer=("overview", "rank", "collectives", "memory", "stacks", "evidence", "help"),
     ),
     Action(
         "go('collectives')",
@@ -130,7 +64,7 @@ ACTIONS: tuple[Action, ...] = (
         "collectives",
         "Process groups: who is behind, and in what the others wait.",
         "screens",
-        footer=("overview", "ranks", "rank", "numerics", "stacks", "evidence"),
+        footer=("overview", "stacks", "evidence"),
     ),
     Action(
         "go('numerics')",
@@ -138,7 +72,7 @@ ACTIONS: tuple[Action, ...] = (
         "numerics",
         "Each rank's own gradients over time, and where a NaN came from.",
         "screens",
-        footer=("overview", "ranks", "rank", "evidence", "help"),
+        footer=("overview", "evidence"),
     ),
     Action(
         "go('memory')",
@@ -148,12 +82,42 @@ ACTIONS: tuple[Action, ...] = (
         "screens",
     ),
     Action(
+        "go('steps')",
+        ("6",),
+        "steps",
+        "Phases, waiting and step times over the newest steps, and who is late.",
+        "screens",
+        footer=("rank",),
+    ),
+    Action(
+        "go('incidents')",
+        ("7",),
+        "incidents",
+        "The incident log: every finding as it opened and closed, the newest on top.",
+        "screens",
+        footer=("evidence",),
+    ),
+    Action(
+        "go('checkpoints')",
+        ("8",),
+        "checkpoints",
+        "How far a save is on each rank, what came of earlier ones, and the commands.",
+        "screens",
+    ),
+    Action(
+        "go('runs')",
+        ("9",),
+        "runs",
+        "All runs on this machine; Enter opens one.",
+        "screens",
+    ),
+    Action(
         "go('stacks')",
         ("s",),
         "stacks",
         "Where every rank is in its code, the odd one out on top.",
         "screens",
-        footer=("rank", "collectives", "evidence"),
+        footer=("rank", "collectives", "steps", "evidence"),
     ),
     Action(
         "go('evidence')",
@@ -161,16 +125,36 @@ ACTIONS: tuple[Action, ...] = (
         "evidence",
         "What the verdict rests on, who it holds up, and the next step to take.",
         "screens",
-        footer=("overview", "ranks", "rank", "collectives", "numerics", "stacks"),
+        footer=but("evidence", "help", "runs", "incidents"),
     ),
     Action(
         "open",
         ("enter",),
-        "open rank",
-        "Open the page of the selected rank; with none selected, of the one to blame.",
+        "open",
+        "Open the selected rank, run or finding; with no rank selected, the one to blame.",
         "screens",
-        footer=("overview", "ranks", "numerics"),
+        footer=("overview", *LISTS),
     ),
+    Action(
+        "turn(1)",
+        ("tab",),
+        "next screen",
+        "The screen with the next digit.",
+        "screens",
+        footer=("overview", "collectives", "memory"),
+        palette=False,
+    ),
+    Action(
+        "turn(-1)",
+        ("shift+tab",),
+        "previous screen",
+        "The screen with the digit before.",
+        "screens",
+        palette=False,
+    ),
+)
+
+MOVING_ACTIONS: tuple[Action, ...] = (
     Action(
         "trouble",
         ("exclamation_mark",),
@@ -178,6 +162,38 @@ ACTIONS: tuple[Action, ...] = (
         "Select the next rank that is not well.",
         "moving",
         footer=("overview", "ranks", "rank", "numerics"),
+    ),
+    Action(
+        "filter",
+        ("slash",),
+        "filter",
+        "Show only lines with these words; a number is a rank, 4-7 are several. Empty: all.",
+        "moving",
+        footer=(*LISTS, "memory", "stacks", "evidence", "help"),
+    ),
+    Action(
+        "find(1)",
+        ("n",),
+        "next match",
+        "To the next line that the filter matches.",
+        "moving",
+        palette=False,
+    ),
+    Action(
+        "find(-1)",
+        ("N",),
+        "previous match",
+        "To the line before that the filter matches.",
+        "moving",
+        palette=False,
+    ),
+    Action(
+        "sort",
+        ("o",),
+        "sort",
+        "Order the table of ranks by another column, those in trouble or the largest first.",
+        "moving",
+        footer=("ranks",),
     ),
     Action("move('down')", ("j", "down"), "down", "One line down.", "moving", palette=False),
     Action("move('up')", ("k", "up"), "up", "One line up.", "moving", palette=False),
@@ -210,13 +226,42 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("move('first')", ("g", "home"), "first", "To the first line.", "moving", palette=False),
     Action("move('last')", ("G", "end"), "last", "To the last line.", "moving", palette=False),
+)
+
+# Ctrl-Z means nothing on purpose: under `rankscope run` and `make demo` this process has relatives
+# in its process group, and stopping some or all of them would hang a terminal or a training run.
+DASHBOARD_ACTIONS: tuple[Action, ...] = (
     Action(
         "command_palette",
         ("ctrl+p", "colon"),
         "palette",
-        "Find an action by its name.",
+        "Find an action by a few letters of its name.",
         "dashboard",
+        footer=("overview", "help"),
         palette=False,
+    ),
+    Action(
+        "copy",
+        ("y",),
+        "copy",
+        "Copy the verdict with its evidence, or the selected run, to your own clipboard (OSC 52).",
+        "dashboard",
+        footer=("evidence", "runs"),
+    ),
+    Action(
+        "write_screen",
+        ("w",),
+        "write to file",
+        "Write the whole screen, also what is scrolled away, to a file in this folder.",
+        "dashboard",
+        footer=("evidence",),
+    ),
+    Action(
+        "theme",
+        ("t",),
+        "theme",
+        "Change the look: colours, strong colours without dim text, no colours.",
+        "dashboard",
     ),
     Action(
         "redraw",
@@ -233,6 +278,14 @@ ACTIONS: tuple[Action, ...] = (
         "dashboard",
         palette=False,
     ),
+)
+
+ACTIONS: tuple[Action, ...] = (
+    *SCREEN_ACTIONS,
+    *MOVING_ACTIONS,
+    *CONTROL_ACTIONS,
+    *TIME_ACTIONS,
+    *DASHBOARD_ACTIONS,
 )
 
 

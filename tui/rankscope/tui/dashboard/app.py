@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rankscope.protocol.exits import UserError
@@ -10,55 +9,55 @@ from rankscope.tui.dashboard.first_paint import paint_first
 from rankscope.tui.dashboard.leaving import Leaving
 from rankscope.tui.dashboard.mailbox import Mailbox
 from rankscope.tui.dashboard.picture import Picture
+from rankscope.tui.dashboard.source import FEED_ENDS_WITHIN_S, Choice, Source
 from rankscope.tui.dashboard.terminal import environment_at_start, is_usable, keys_held, shows_utf8
-from rankscope.tui.feed.poller import Poller, Snapshot
+from rankscope.tui.feed.poller import Snapshot
 
 if TYPE_CHECKING:
     from rankscope.tui.dashboard.console import Dashboard
 
-PollerFactory = Callable[[Callable[[Snapshot], None]], Poller]
-"""Makes the feed, given what to call with each new snapshot."""
-
 FIRST_ANSWER_WITHIN_S = 0.3
 """How long the first picture waits for a hub, which on a quiet machine answers in a tenth of it."""
 
-FEED_ENDS_WITHIN_S = 0.5
-"""Who quits does not wait for a hub that does not answer; the feed's thread is a daemon."""
-
 
 def run_dashboard(
-    poller_factory: PollerFactory, *, title: str, readonly: bool, ends_run: bool = False
+    source: Source, *, choice: Choice | None = None, unlocked: bool = False, ends_run: bool = False
 ) -> int:
     """Show the dashboard until the user leaves; the exit code of the command.
 
     0 after ``q``, 130 after Ctrl-C, 128+n after a signal, 70 when the dashboard itself failed.
     Mouse reporting stays off: the terminal's own selecting and copying go on working, and keys
-    reach everything. ``ends_run`` changes what is said of leaving. ``title`` is shown until the
-    run's own name is known. Raises :class:`UserError` when there is no terminal:
-    :func:`~.terminal.is_usable` tells beforehand.
+    reach everything. ``choice``: what other runs can be gone over to. ``unlocked``: commands need
+    no unlocking first. ``ends_run`` changes what is said of leaving. Raises :class:`UserError`
+    when there is no terminal: :func:`~.terminal.is_usable` tells beforehand.
     """
     if not is_usable():
         raise UserError("the dashboard needs a terminal; in a pipe use: rankscope status")
     utf8 = shows_utf8(environment_at_start())
     mailbox: Mailbox[Snapshot] = Mailbox()
-    poller = poller_factory(mailbox.put)
+    poller = source.feed(mailbox.put)
     poller.start()
+    app: Dashboard | None = None
     try:
         with Leaving() as leaving:
             first = mailbox.peek(FIRST_ANSWER_WITHIN_S) or poller.latest
             colour = "NO_COLOR" not in os.environ
             try:
                 with keys_held():
-                    paint_first(Picture(first, title, readonly, ends_run), utf8=utf8, colour=colour)
+                    picture = Picture(first, source.title, source.readonly, ends_run)
+                    paint_first(picture, utf8=utf8, colour=colour)
                     make = _load()
                 app = make(
                     poller,
                     mailbox,
                     leaving,
-                    title=title,
-                    readonly=readonly,
+                    title=source.title,
+                    readonly=source.readonly,
                     utf8=utf8,
                     ends_run=ends_run,
+                    source=source,
+                    choice=choice,
+                    unlocked=unlocked,
                 )
                 if leaving.code is None:
                     app.run(mouse=False)
@@ -73,7 +72,10 @@ def run_dashboard(
         return code if code is not None else app.return_code or 0
     finally:
         mailbox.listen(None)
-        poller.stop(FEED_ENDS_WITHIN_S)
+        if app is not None:
+            app.end_feed()
+        else:
+            poller.stop(FEED_ENDS_WITHIN_S)
 
 
 def _load() -> "type[Dashboard]":

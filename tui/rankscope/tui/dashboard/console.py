@@ -2,29 +2,45 @@
 
 import asyncio
 import contextlib
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import cast
 
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding
-from textual.events import Resize
+from textual.events import Event, Key, Paste, Resize
 from textual.filter import LineFilter
 from textual.screen import Screen as TextualScreen
 
-from rankscope.protocol.exits import Exit
-from rankscope.tui.dashboard.actions import ACTIONS, ScreenName, actions
+from rankscope.protocol.exits import Exit, UserError
+from rankscope.tui.dashboard.action import ScreenName
+from rankscope.tui.dashboard.actions import ACTIONS, actions
+from rankscope.tui.dashboard.control import Control, over, told
+from rankscope.tui.dashboard.keeping import verdict_text, whole_screen, write_text
 from rankscope.tui.dashboard.leaving import Leaving, write_crash_file
 from rankscope.tui.dashboard.mailbox import Mailbox
 from rankscope.tui.dashboard.navigation import Navigation
 from rankscope.tui.dashboard.picture import Picture
-from rankscope.tui.dashboard.screens.base import Direction, Room
+from rankscope.tui.dashboard.runwatch import RunWatch
+from rankscope.tui.dashboard.screens.base import Direction, Room, Screen
+from rankscope.tui.dashboard.screens.ranks import RanksScreen
+from rankscope.tui.dashboard.source import FEED_ENDS_WITHIN_S, Choice, Source
+from rankscope.tui.dashboard.typed import Typed
 from rankscope.tui.dashboard.widgets.ascii_filter import AsciiFilter
 from rankscope.tui.dashboard.widgets.canvas import Canvas
-from rankscope.tui.feed.poller import Poller, Snapshot
+from rankscope.tui.dashboard.widgets.theme_filter import THEMES, Theme, ThemeFilter, following
+from rankscope.tui.feed.commander import Commander, Word
+from rankscope.tui.feed.poller import Poller, Snapshot, Wanted
+from rankscope.tui.saving import author
 
 TICK_S = 0.5
 """Numbers and ages move at this pace, however often snapshots come: it is what one can read."""
+
+
+class Bare(TextualScreen[None], inherit_bindings=False):
+    """Textual's screen without its keys: Tab is ours."""
 
 
 class Dashboard(App[None]):
@@ -50,6 +66,9 @@ class Dashboard(App[None]):
         readonly: bool,
         utf8: bool,
         ends_run: bool = False,
+        source: Source | None = None,
+        choice: Choice | None = None,
+        unlocked: bool = False,
     ) -> None:
         super().__init__(ansi_color=True)  # before the theme: the colour filters are made there
         self.set_reactive(App.theme, "ansi-dark")
@@ -58,16 +77,27 @@ class Dashboard(App[None]):
         self._poller = poller
         self._mailbox = mailbox
         self._leaving = leaving
-        self._navigation = Navigation()
+        self._choice = choice
+        self._watch = RunWatch(None if choice is None else choice.look)
+        self._navigation = Navigation(self._watch)
+        self._unlocked = unlocked
+        self._commander: Commander | None = None
+        self._control = self._take_control(source)
+        self._typed: Typed | None = None
+        self._look: Theme = "colour"
         self._picture = Picture(mailbox.take() or poller.latest, title, readonly, ends_run)
+        self._view_behind = self._picture.snapshot.view
         self._notice = ""
-        self._canvas = Canvas()
+        self._canvas = Canvas(utf8=utf8)
         self._ascii = None if utf8 else AsciiFilter()
         self._drawn_t_s = 0.0
         self.crash: str | None = None
         """What to tell when the dashboard failed by its own fault."""
 
     # --- from start to end -------------------------------------------------------------------
+
+    def get_default_screen(self) -> TextualScreen[object]:
+        return cast(TextualScreen[object], Bare(id="_default"))
 
     def compose(self) -> ComposeResult:
         yield self._canvas
@@ -87,6 +117,12 @@ class Dashboard(App[None]):
 
         self._notify = notify
 
+        def hear(word: Word) -> None:
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._on_word, word)
+
+        self._hear = hear
+
     def on_mount(self) -> None:
         self._mailbox.listen(self._notify)
         self.draw()
@@ -97,6 +133,13 @@ class Dashboard(App[None]):
         self._leaving.begin(code)
         self._mailbox.listen(None)
         self.exit(return_code=code)
+
+    def end_feed(self) -> None:
+        """Ask nothing any more. For whoever started the app, once it has ended."""
+        self._mailbox.listen(None)
+        self._poller.stop(FEED_ENDS_WITHIN_S)
+        if self._commander is not None:
+            self._commander.stop()
 
     def _handle_exception(self, error: Exception) -> None:
         """Textual's default prints every frame's locals, keys among them: write a file instead."""
@@ -113,8 +156,8 @@ class Dashboard(App[None]):
         self._leave(self._leaving.code or Exit.BUG)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        filters = super().get_line_filters()
-        return filters if self._ascii is None else [*filters, self._ascii]
+        filters = [*super().get_line_filters(), *([self._ascii] if self._ascii else [])]
+        return filters if self._look == "colour" else [*filters, ThemeFilter(self._look)]
 
     # --- drawing -----------------------------------------------------------------------------
 
@@ -124,11 +167,28 @@ class Dashboard(App[None]):
         if room.width < 1 or room.height < 1:
             return
         self._drawn_t_s = room.now_t_s
-        screen = self._navigation.screen
-        self._canvas.show(screen.layout(self._picture, room).lines(room.height))
+        lines = self._navigation.screen.layout(self._shown(), room).lines(room.height)
+        if self._control.question:
+            lines = over(lines, self._control.lines(self._picture, room.width), room.height)
+        self._canvas.show(lines)
+
+    def _shown(self) -> Picture:
+        """The picture; behind a question the screen keeps the view it had."""
+        if not self._control.question:
+            return self._picture
+        return replace(
+            self._picture, snapshot=replace(self._picture.snapshot, view=self._view_behind)
+        )
 
     def _room(self) -> Room:
-        return Room(self.size.width, self.size.height, time.monotonic(), self._notice)
+        return Room(
+            self.size.width,
+            self.size.height,
+            time.monotonic(),
+            self._notice,
+            None if self._typed is None else self._typed.text,
+            "commands unlocked" if self._control.unlocked else "",
+        )
 
     def on_resize(self, event: Resize) -> None:
         self.draw()
@@ -139,7 +199,7 @@ class Dashboard(App[None]):
         if snapshot is None:
             return
         before = self._picture
-        self._picture = Picture(snapshot, before.title, before.readonly, before.ends_run)
+        self._picture = replace(before, snapshot=snapshot)
         self._ask_view()
         if self._picture.news != before.news or self._due():
             self.draw()
@@ -151,6 +211,53 @@ class Dashboard(App[None]):
     def _due(self) -> bool:
         return time.monotonic() - self._drawn_t_s >= 0.9 * TICK_S
 
+    # --- keys that answer or type, before any action ------------------------------------------
+
+    async def on_event(self, event: Event) -> None:
+        if isinstance(event, Key) and not event.is_forwarded and self._takes(event):
+            return
+        if isinstance(event, Paste) and self._typed is not None and not event.is_forwarded:
+            self._typed.paste(event.text)
+            self._filter_changed(self._typed.text)
+            return
+        await super().on_event(event)
+
+    def _takes(self, event: Key) -> bool:
+        """Whether the key belongs to a question or to what is being typed."""
+        if len(self.screen_stack) > 1 or event.key == "ctrl+c":
+            return False
+        if self._control.question:
+            self._answer(event.key)
+            return True
+        if self._typed is None:
+            return False
+        end = self._typed.key(event.key, event.character)
+        text = "" if end == "dropped" else self._typed.text
+        if end != "typing":
+            self._typed = None
+        self._filter_changed(text, settled=end == "done")
+        return True
+
+    def _answer(self, key: str) -> None:
+        command = self._control.answer(key)
+        if command and self._commander is not None:
+            self._notice = told(Word(command, "sent", ""))
+            self._commander.give(command, self._hear)
+        if command is not None:
+            self._moved(self._notice if command else "")
+
+    def _filter_changed(self, text: str, *, settled: bool = False) -> None:
+        screen = self._navigation.screen
+        screen.filter = text
+        if settled and text and not screen.find(0, self._picture, self._room()):
+            self._notice = "nothing matches"
+        self.draw()
+
+    def _on_word(self, word: Word) -> None:
+        """News of a command that was given."""
+        self._notice = told(word)
+        self.draw()
+
     # --- actions: one method for each name of the registry -----------------------------------
 
     def action_go(self, name: str) -> None:
@@ -158,10 +265,21 @@ class Dashboard(App[None]):
         self._moved()
 
     def action_go_back(self) -> None:
-        self._navigation.go_back()
+        if self._navigation.screen.filter:
+            self._navigation.screen.filter = ""
+        else:
+            self._navigation.go_back()
+        self._moved()
+
+    def action_turn(self, step: int) -> None:
+        self._navigation.turn(step)
         self._moved()
 
     def action_open(self) -> None:
+        path = self._navigation.screen.opens(self._picture)
+        if path is not None:
+            self._open_run(path)
+            return
         rank = self._navigation.screen.selected(self._picture)
         if rank is not None:
             self._navigation.open(rank)
@@ -175,6 +293,63 @@ class Dashboard(App[None]):
     def action_trouble(self) -> None:
         found = self._navigation.trouble(self._picture)
         self._moved("" if found else "no rank is in trouble")
+
+    def action_filter(self) -> None:
+        if not self._navigation.screen.filterable:
+            self._navigation.go("ranks")
+        self._typed = Typed(self._navigation.screen.filter)
+        self._moved()
+
+    def action_find(self, step: int) -> None:
+        screen = self._navigation.screen
+        if not screen.filter:
+            self._moved("no filter: / begins one")
+        else:
+            found = screen.find(step, self._picture, self._room())
+            self._moved("" if found else "nothing matches")
+
+    def action_sort(self) -> None:
+        screen = self._navigation.screen
+        if isinstance(screen, RanksScreen):
+            screen.sort()
+            self._moved()
+        else:
+            self._moved("only the table of ranks (2) can be sorted")
+
+    def action_unlock(self) -> None:
+        self._ask(self._control.toggle(self._picture))
+
+    def action_command(self, name: str) -> None:
+        self._ask(self._control.ask(name, self._picture))
+
+    def _ask(self, notice: str) -> None:
+        """Show the question that was just put, or why there is none."""
+        self._view_behind = self._picture.snapshot.view
+        self._moved(notice)
+
+    def action_copy(self) -> None:
+        text = self._navigation.screen.copied(self._picture)
+        what = "its name" if text is not None else "the verdict with its evidence"
+        self.copy_to_clipboard(text or verdict_text(self._picture, time.monotonic()))
+        self._moved(f"copied {what}")
+
+    def action_write_screen(self) -> None:
+        screen = self._navigation.screen
+        text = whole_screen(screen, self._picture, self._room())
+        status = self._picture.status
+        run = self._picture.title if status is None else status.run
+        try:
+            path = write_text(text, run, screen.name, time.time())
+        except OSError as error:
+            self._moved(f"cannot write: {error}")
+        else:
+            self._moved(f"written to {path}")
+
+    def action_theme(self) -> None:
+        self._look = following(self._look)
+        self._canvas.look(colour=self._look != "plain", dim=self._look != "strong")
+        self.action_redraw()
+        self._moved(THEMES[self._look])
 
     def action_redraw(self) -> None:
         self.refresh(repaint=True)
@@ -193,7 +368,42 @@ class Dashboard(App[None]):
         self.draw()
 
     def _ask_view(self) -> None:
-        self._poller.request_view(self._navigation.screen.view_wanted(self._picture))
+        screen: Screen = self._navigation.screen
+        asked = Wanted("checkpoints") if self._control.question else None
+        self._poller.request_view(asked or screen.view_wanted(self._picture))
+
+    # --- going over to another run ------------------------------------------------------------
+
+    def _take_control(self, source: Source | None) -> Control:
+        if self._commander is not None:
+            self._commander.stop()
+        operator = None if source is None or source.readonly else source.operator
+        self._commander = None if operator is None else Commander(operator, author())
+        why = Source.why_not if source is None else source.why_not
+        return Control(allowed=operator is not None, why_not=why, unlocked=self._unlocked)
+
+    def _open_run(self, path: str) -> None:
+        """Show another run, from its overview on; commands are asked about anew there."""
+        if self._choice is None:
+            self._moved("other runs cannot be opened from here")
+            return
+        try:
+            source = self._choice.open(path)
+        except UserError as error:
+            self._moved(str(error))
+            return
+        left, ends_run = self._poller, self._picture.ends_run
+        self._mailbox.listen(None)
+        threading.Thread(target=left.stop, args=(FEED_ENDS_WITHIN_S,), daemon=True).start()
+        self._mailbox = Mailbox()
+        self._poller = source.feed(self._mailbox.put)
+        self._unlocked = False
+        self._control = self._take_control(source)
+        self._navigation = Navigation(self._watch)
+        self._picture = Picture(self._poller.latest, source.title, source.readonly, ends_run)
+        self._mailbox.listen(self._notify)
+        self._poller.start()
+        self._moved()
 
     def get_system_commands(self, screen: TextualScreen[object]) -> Iterable[SystemCommand]:
         """The palette's entries: the registry's, and nothing else."""

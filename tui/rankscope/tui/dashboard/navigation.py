@@ -1,18 +1,17 @@
 """Which screen is shown, and the way back."""
 
-from rankscope.tui.dashboard.actions import ScreenName
+from rankscope.tui.dashboard.action import BASES, ScreenName
 from rankscope.tui.dashboard.picture import Picture
+from rankscope.tui.dashboard.runwatch import RunWatch
 from rankscope.tui.dashboard.screens.base import Screen
 from rankscope.tui.dashboard.screens.overview import OverviewScreen
-
-BASES: tuple[ScreenName, ...] = ("overview", "ranks", "collectives", "numerics", "memory")
-"""Screens with a digit: going to one forgets the way back."""
 
 
 class Navigation:
     """A stack of screens; the bottom one is never left."""
 
-    def __init__(self) -> None:
+    def __init__(self, runs: RunWatch | None = None) -> None:
+        self._runs = runs or RunWatch()
         self._kept: dict[ScreenName, Screen] = {"overview": OverviewScreen()}
         self._stack: list[Screen] = [self._kept["overview"]]
 
@@ -26,13 +25,18 @@ class Navigation:
             self.go_back()
             return
         if name not in self._kept:
-            self._kept[name] = _make(name)
+            self._kept[name] = _make(name, self._runs)
         screen = self._kept[name]
         if name in BASES:
             home = self._kept["overview"]
             self._stack = [home] if screen is home else [home, screen]
         else:
             self._stack = [each for each in self._stack if each is not screen] + [screen]
+
+    def turn(self, step: int) -> None:
+        """Show the screen whose digit is ``step`` further, around."""
+        here = next((each.name for each in reversed(self._stack) if each.name in BASES), BASES[0])
+        self.go(BASES[(BASES.index(here) + step) % len(BASES)])
 
     def open(self, rank: int) -> None:
         """Show the page of ``rank``; on one already, turn to it."""
@@ -70,7 +74,7 @@ class Navigation:
         return True
 
 
-def _make(name: ScreenName) -> Screen:
+def _make(name: ScreenName, runs: RunWatch) -> Screen:
     """Screens are made, and their code is loaded, when they are first looked at."""
     match name:
         case "ranks":
@@ -89,6 +93,22 @@ def _make(name: ScreenName) -> Screen:
             from rankscope.tui.dashboard.screens.memory import MemoryScreen
 
             return MemoryScreen()
+        case "steps":
+            from rankscope.tui.dashboard.screens.steps import StepsScreen
+
+            return StepsScreen()
+        case "incidents":
+            from rankscope.tui.dashboard.screens.incidents import IncidentsScreen
+
+            return IncidentsScreen()
+        case "checkpoints":
+            from rankscope.tui.dashboard.screens.checkpoints import CheckpointsScreen
+
+            return CheckpointsScreen()
+        case "runs":
+            from rankscope.tui.dashboard.screens.runs import RunsScreen
+
+            return RunsScreen(runs)
         case "stacks":
             from rankscope.tui.dashboard.screens.stacks import StacksScreen
 

@@ -1,6 +1,6 @@
 """The last lines: checkpoint, what was lost, what watching costs; and the keys."""
 
-from rankscope.tui.dashboard.actions import Action
+from rankscope.tui.dashboard.action import Action
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.line import (
     Line,
@@ -59,3 +59,13 @@ def footer_line(actions: list[Action], width: int, position: str = "") -> Line:
     end = line(Span(position, "dim"), " ") if position else ()
     room = width - width_of(end) - 4
     return spread(fit(line("  ", *first_that_fit(parts, room, "   ")), width), end, width)
+
+
+def prompt_line(typed: str, width: int, position: str = "") -> Line:
+    """What is being typed, in place of the keys."""
+    start = line("  ", Span("/", "accent"), typed, Span(" ", "cursor"))
+    hint = Span("Enter keeps it, Esc takes it away", "dim")
+    end = line(Span(position, "dim"), " ") if position else ()
+    if width_of(start) + width_of(hint.text) + width_of(end) + 4 <= width:
+        start = (*start, Span("   "), hint)
+    return spread(start, end, width)

@@ -1,6 +1,7 @@
 """The help, made from the registry of actions and from the marks themselves."""
 
-from rankscope.tui.dashboard.actions import GROUPS, actions
+from rankscope.tui.dashboard.action import GROUPS
+from rankscope.tui.dashboard.actions import actions
 from rankscope.tui.dashboard.render.grid import TONE_STYLES
 from rankscope.tui.dashboard.render.line import BLANK, Line, Span, line, paragraph, wrap
 from rankscope.tui.words.blame import BLAMED, SUSPECT, WAITING
@@ -24,7 +25,10 @@ NOTES = (
     "SSH. Colours are your terminal's own sixteen; NO_COLOR=1 goes without. A locale without "
     "UTF-8 gets ASCII signs: LC_ALL=C.UTF-8 brings the others back.",
 )
-ONLY_LOOKS = "The dashboard only looks: closing it, in whatever way, does nothing to the run."
+ONLY_LOOKS = (
+    "Until commands are unlocked the dashboard only looks. Closing it, in whatever way, does "
+    "nothing to the run."
+)
 ENDS_RUN = (
     "This is a demo: its training ends when the dashboard is closed. A dashboard over a run of "
     "your own (rankscope top) only looks, and closing it does nothing to the run."
@@ -33,10 +37,13 @@ ENDS_RUN = (
 
 def help_lines(width: int, ends_run: bool = False) -> list[Line]:
     lines: list[Line] = []
+    known = actions(ends_run)
     for group, title in GROUPS.items():
+        if all(action.group != group for action in known):
+            continue
         lines += [BLANK] if lines else []
         lines.append(line("  ", Span(title, "accent")))
-        for action in actions(ends_run):
+        for action in known:
             if action.group != group:
                 continue
             head = Span(action.all_keys_text, "strong")

@@ -8,13 +8,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from rankscope.tui.dashboard.actions import ScreenName, footer_actions
+from rankscope.tui.dashboard.action import ScreenName
+from rankscope.tui.dashboard.actions import footer_actions
+from rankscope.tui.dashboard.filtering import Filter, parsed
 from rankscope.tui.dashboard.picture import Picture
-from rankscope.tui.dashboard.render.bottom import footer_line
-from rankscope.tui.dashboard.render.line import Line, fit, rule
-from rankscope.tui.dashboard.render.title import title_line
+from rankscope.tui.dashboard.render.bottom import footer_line, prompt_line
+from rankscope.tui.dashboard.render.line import Line, Span, fit, line, rule, text_of
+from rankscope.tui.dashboard.render.title import control_lines, title_line
 from rankscope.tui.dashboard.render.verdict import verdict_lines
 from rankscope.tui.feed.poller import Wanted
+from rankscope.tui.words import numbers
 
 Direction = Literal["down", "up", "left", "right", "page_down", "page_up", "first", "last"]
 
@@ -38,7 +41,11 @@ class Room:
     height: int
     now_t_s: float
     notice: str = ""
-    """Why the last key did nothing, in a few words."""
+    """What the last key did, or why it did nothing, in a few words."""
+    prompt: str | None = None
+    """What is being typed, in place of the footer; None when nothing is."""
+    rights: str = ""
+    """That commands may be given, while they may."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +78,13 @@ class Screen:
     """Base of all screens. ``offset`` is kept here, the layout is made anew each time."""
 
     name: ScreenName
+    filterable: bool = True
+    """Whether ``/`` means something here."""
 
     def __init__(self) -> None:
         self.offset = 0
+        self.filter = ""
+        """The words of the filter; empty for none."""
 
     def layout(self, picture: Picture, room: Room) -> Layout:
         raise NotImplementedError
@@ -101,6 +112,29 @@ class Screen:
     def select(self, rank: int) -> None:
         """Make ``rank`` the selected one, where there is such a thing."""
 
+    def find(self, step: int, picture: Picture, room: Room) -> bool:
+        """Go to the next line (with ``step`` -1 the one before, with 0 perhaps this one) that the
+        filter matches.
+
+        False when there is none. Screens that leave out what does not match move in what is left.
+        """
+        layout = self.layout(picture, room)
+        wanted = parsed(self.filter)
+        for distance in range(1 if step else 0, layout.count + 1):
+            y = (self.offset + (step or 1) * distance) % layout.count
+            if wanted.admits(text_of(layout.line_at(y))):
+                self.offset = y
+                return True
+        return False
+
+    def opens(self, picture: Picture) -> str | None:
+        """The run directory that Enter opens, on the screen of runs."""
+        return None
+
+    def copied(self, picture: Picture) -> str | None:
+        """What ``y`` copies here; None: the verdict."""
+        return None
+
     def rank_wanted(self) -> int | None:
         """The rank whose details this screen shows."""
         return None
@@ -118,10 +152,13 @@ class Screen:
         line_at: Callable[[int], Line],
         above_footer: list[Line] | None = None,
         show: int | None = None,
+        filtered: bool = False,
+        order: str = "",
     ) -> Layout:
         """Put head and footer around the lines, and bring the offset to where it may be.
 
-        ``show`` is a line that must be seen.
+        ``show`` is a line that must be seen. ``filtered``: what the filter does not admit is left
+        out already; else what it matches is marked. ``order``: by what the lines are sorted.
         """
         bottom = [*(above_footer or []), ()]
         head = top
@@ -131,19 +168,39 @@ class Screen:
         if show is not None:
             self.offset = max(min(self.offset, show), show - seen + 1)
         self.offset = max(0, min(self.offset, count - seen))
-        position = ""
+        position = f"by {order}" if order else ""
         if count > seen:
-            position = f"{self.offset + 1}-{min(count, self.offset + seen)} of {count}"
-        bottom[-1] = footer_line(
-            footer_actions(self.name, picture.ends_run), room.width, room.notice or position
-        )
+            shown = f"{self.offset + 1}-{min(count, self.offset + seen)} of {count}"
+            position = ", ".join(filter(None, (shown, position)))
+        if self.filter:
+            position = f"/{self.filter}  {position or numbers.plural(count, 'line')}"
+            if not filtered:
+                line_at = marked(line_at, parsed(self.filter))
+        if room.prompt is None:
+            bottom[-1] = footer_line(
+                footer_actions(self.name, picture.ends_run), room.width, room.notice or position
+            )
+        else:
+            bottom[-1] = prompt_line(room.prompt, room.width, position)
         return Layout(head, count, line_at, bottom, room.width, self.offset)
+
+
+def marked(line_at: Callable[[int], Line], wanted: Filter) -> Callable[[int], Line]:
+    """The same lines, those that ``wanted`` matches in one style."""
+
+    def line_marked(y: int) -> Line:
+        plain = line_at(y)
+        text = text_of(plain)
+        return line(Span(text, "cursor")) if text.strip() and wanted.admits(text) else plain
+
+    return line_marked
 
 
 def head_lines(picture: Picture, room: Room, *, brief: bool) -> list[Line]:
     """Title, verdict and a rule: they head every screen."""
     return [
-        title_line(picture, room.width, room.now_t_s),
+        title_line(picture, room.width, room.now_t_s, room.rights),
         *verdict_lines(picture, room.width, room.now_t_s, brief=brief),
+        *control_lines(picture, room.width),
         rule(room.width),
     ]

@@ -20,6 +20,7 @@ TALL = 36
 
 class OverviewScreen(SelectingScreen):
     name = "overview"
+    filterable = False
 
     def __init__(self) -> None:
         super().__init__()

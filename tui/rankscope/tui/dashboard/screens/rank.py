@@ -7,6 +7,7 @@ from rankscope.tui.dashboard.screens.base import Direction, Layout, Room, Screen
 
 class RankScreen(Screen):
     name = "rank"
+    filterable = False
 
     def __init__(self, rank: int) -> None:
         super().__init__()

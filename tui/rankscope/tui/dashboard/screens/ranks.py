@@ -1,6 +1,8 @@
 """The table of ranks, one line each."""
 
 from rankscope.protocol.shapes import RankRow
+from rankscope.tui.dashboard.filtering import parsed
+from rankscope.tui.dashboard.ordering import ORDERS, following, ordered
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.grid import TONE_STYLES
 from rankscope.tui.dashboard.render.line import Line, Span, StyleName, fit, line
@@ -67,18 +69,20 @@ class RanksScreen(SelectingScreen):
     def __init__(self) -> None:
         super().__init__()
         self._follow = True
+        self.order = ORDERS[0]
+        self._listed: tuple[tuple[object, ...], list[RankRow]] | None = None
 
     def layout(self, picture: Picture, room: Room) -> Layout:
         top = head_lines(picture, room, brief=room.height < 30)
         if picture.status is None:
             return self.finish(picture, room, top, 0, lambda y: ())
-        rows = picture.status.ranks
+        rows = self._rows(picture)
         shown = columns(picture)
         if picture.ended or picture.snapshot.replay:
             shown = [column for column in shown if column.head not in AGES]
         kept = columns_that_fit(shown, room.width - 4, grow="host")
         top.append(fit(line("   ", *head_line(kept)), room.width))
-        at = self._at(picture)
+        at = self._at(picture, rows)
 
         def line_at(y: int) -> Line:
             cells = row_line(kept, rows[y])
@@ -88,22 +92,67 @@ class RanksScreen(SelectingScreen):
             return fit(line(" ", Span(f"▸ {text}", "cursor")), room.width)
 
         show = at if self._follow else None
-        return self.finish(picture, room, top, len(rows), line_at, None, show)
+        order = "" if self.order == ORDERS[0] else self.order
+        return self.finish(
+            picture, room, top, len(rows), line_at, None, show, filtered=True, order=order
+        )
 
-    def _at(self, picture: Picture) -> int:
+    def sort(self) -> str:
+        """Go over to the next order; what it is called."""
+        self.order = following(self.order)
+        return self.order
+
+    def find(self, step: int, picture: Picture, room: Room) -> bool:
+        if step:
+            self.move("down" if step > 0 else "up", picture, room)
+        return bool(self._rows(picture))
+
+    def _rows(self, picture: Picture) -> list[RankRow]:
+        """What is listed, in its order."""
+        status = picture.status
+        if status is None:
+            return []
+        basis = (status, self.filter, self.order)
+        if self._listed is None or any(
+            old is not new for old, new in zip(self._listed[0], basis, strict=True)
+        ):
+            wanted = parsed(self.filter)
+            rows = status.ranks
+            if self.filter:
+                rows = [row for row in rows if wanted.admits(_searched(row, picture), row.rank)]
+            self._listed = (basis, ordered(rows, self.order, picture))
+        return self._listed[1]
+
+    def _at(self, picture: Picture, rows: list[RankRow]) -> int:
         """The line of the selected rank."""
-        ranks = [row.rank for row in picture.status.ranks] if picture.status is not None else []
         rank = self.selected(picture)
-        return ranks.index(rank) if rank in ranks else 0
+        if rank is None:
+            return 0
+        if rank < len(rows) and rows[rank].rank == rank:  # as it is without filter and order
+            return rank
+        return next((at for at, row in enumerate(rows) if row.rank == rank), 0)
+
+    def selected(self, picture: Picture) -> int | None:
+        rank = super().selected(picture)
+        if self.filter:
+            rows = self._rows(picture)
+            if rows and all(row.rank != rank for row in rows):
+                return rows[0].rank
+        return rank
 
     def move(self, direction: Direction, picture: Picture, room: Room) -> None:
-        rows = [] if picture.status is None else picture.status.ranks
+        rows = self._rows(picture)
         if not rows:
             return
         seen = self.layout(picture, room).seen(room.height)
         page = max(1, seen - 1)
         steps = {"down": 1, "up": -1, "page_down": page, "page_up": -page}
-        at = self._at(picture) + steps.get(direction, 0)
+        at = self._at(picture, rows) + steps.get(direction, 0)
         if direction in ("first", "last"):
             at = 0 if direction == "first" else len(rows) - 1
         self.select(rows[max(0, min(len(rows) - 1, at))].rank)
+
+
+def _searched(row: RankRow, picture: Picture) -> str:
+    """What a filter's words are looked for in."""
+    return f"{row.host} {picture.mark(row.rank).word} {row.phase} {row.process} {row.ended}"

@@ -1,0 +1,146 @@
+"""Lines of the screen of checkpoints and commands."""
+
+from rankscope.protocol.shapes import Checkpoint, CheckpointsView, Command, SaveOutcome, SaveRow
+from rankscope.tui.dashboard.action import Action
+from rankscope.tui.dashboard.controlactions import CONTROL_ACTIONS
+from rankscope.tui.dashboard.picture import Picture
+from rankscope.tui.dashboard.render.line import (
+    BLANK,
+    Line,
+    Span,
+    StyleName,
+    clip,
+    fit,
+    left,
+    line,
+    paragraph,
+    right,
+)
+from rankscope.tui.words import checkpoints as words
+from rankscope.tui.words import numbers
+from rankscope.tui.words.marks import safe
+
+HEAD = 12
+RANK, PHASE, FOR, SHARE, AMOUNT, RATE = 6, 12, 7, 5, 19, 11
+MOST_BAR = 40
+SHOWN_OUTCOMES = 12
+
+
+def checkpoint_lines(view: CheckpointsView, picture: Picture, width: int) -> list[Line]:
+    """The newest checkpoint and the request in work; progress by rank; history; commands."""
+    lines = [*_newest(view, picture, width), *_in_work(view, width)]
+    if view.ranks:
+        lines += [BLANK, *_progress(view, width)]
+    lines += [BLANK, _title("what came of saves, the newest first")]
+    lines += [_outcome_line(one, width) for one in view.outcomes[:SHOWN_OUTCOMES]]
+    if not view.outcomes:
+        lines.append(line("   ", Span("no save so far", "dim")))
+    lines += [BLANK, _title("commands")]
+    lines += [_command_line(action, view, picture, width) for action in CONTROL_ACTIONS]
+    for one in view.commands[:SHOWN_OUTCOMES]:
+        lines.append(_over_line(one, width))
+    return lines
+
+
+def _title(text: str) -> Line:
+    return line("  ", Span(text, "accent"))
+
+
+def _newest(view: CheckpointsView, picture: Picture, width: int) -> list[Line]:
+    saved: Checkpoint | None = view.last
+    if saved is None:
+        text = "none yet: what the run has done so far would be lost with it"
+        return paragraph(Span("checkpoint", "dim"), HEAD, text, width)
+    made = next((one for one in view.outcomes if one.ok and one.step == saved.step), None)
+    state = "verified" if saved.verified else "not verified"
+    parts = [f"step {numbers.count(saved.step)} {state}"]
+    if made is not None:
+        parts += [f"{numbers.age(made.age_s)} ago", numbers.size_bytes(made.size_bytes)]
+    behind = 0 if picture.status is None else picture.status.step - saved.step
+    if behind > 0:
+        parts.append(f"{numbers.plural(behind, 'step')} behind the run")
+    lines = paragraph(Span("checkpoint", "dim"), HEAD, ", ".join(parts), width, style="strong")
+    return lines + paragraph(Span(""), HEAD, safe(saved.path), width, style="dim", max_lines=2)
+
+
+def _in_work(view: CheckpointsView, width: int) -> list[Line]:
+    text = view.note or view.pending
+    if view.command is not None and not text:
+        text = f"{view.command.command} asked for by {safe(view.command.author)}"
+    if not text:
+        return paragraph(Span("in work", "dim"), HEAD, "nothing", width, style="dim")
+    return paragraph(Span("in work", "dim"), HEAD, safe(text), width, style="warn", max_lines=3)
+
+
+def _progress(view: CheckpointsView, width: int) -> list[Line]:
+    """All together, then a bar a rank; the slowest is named in words, too."""
+    bar = bar_width(width)
+    head = (
+        f"   {right('rank', RANK)}  {left('phase', PHASE)}{right('for', FOR)}  "
+        f"{left('written', bar)}{right('', SHARE)}  {right('of', AMOUNT)}{right('rate', RATE)}"
+    )
+    lines = [_title(words.total_text(view)), fit(line(Span(head, "dim")), width)]
+    lines += [_rank_line(row, row.rank == view.slowest, bar, width) for row in view.ranks]
+    if view.left_out:
+        told = f"{numbers.plural(view.left_out, 'rank')} further along left out"
+        lines.append(line("   ", Span(told, "dim")))
+    return lines
+
+
+def bar_width(width: int) -> int:
+    fixed = 3 + RANK + 2 + PHASE + FOR + 2 + SHARE + 2 + AMOUNT + RATE + 11
+    return max(6, min(MOST_BAR, width - fixed))
+
+
+def _rank_line(row: SaveRow, slowest: bool, bar: int, width: int) -> Line:
+    share = words.share(row)
+    full = round(share * bar)
+    rate = numbers.DASH
+    if row.rate_bytes_per_s is not None:
+        rate = f"{numbers.size_bytes(round(row.rate_bytes_per_s))}/s"
+    amount = f"{numbers.size_bytes(row.done_bytes)} of {numbers.size_bytes(row.total_bytes)}"
+    return fit(
+        line(
+            f"   {right(str(row.rank), RANK)}  ",
+            Span(left(row.phase, PHASE)),
+            f"{right(numbers.age(row.phase_s), FOR)}  ",
+            Span("█" * full, "warn" if slowest else "bar"),
+            Span("░" * (bar - full), "dim"),
+            f"{right(f'{share:.0%}', SHARE)}  {right(amount, AMOUNT)}{right(rate, RATE)}",
+            Span("  slowest" if slowest else "", "warn"),
+        ),
+        width,
+    )
+
+
+def _outcome_line(one: SaveOutcome, width: int) -> Line:
+    mark = words.outcome_mark(one)
+    style: StyleName = "good" if mark.tone == "good" else "bad" if mark.tone == "bad" else "dim"
+    start = f"   {mark.glyph} {left(mark.word, 9)} "
+    text = f"step {right(numbers.count(one.step), 7)}  {right(numbers.age(one.age_s), 10)} ago  "
+    told = words.outcome_text(one)
+    rest = clip(told, max(0, width - len(start) - len(text) - 1))
+    return fit(line(Span(start, style), text, Span(rest, "dim" if one.ok else "")), width)
+
+
+def _command_line(action: Action, view: CheckpointsView, picture: Picture, width: int) -> Line:
+    """One command: its key, and whether it would be accepted now."""
+    name = words.command_of(action.name)
+    why = words.why_not(name, view, picture.readonly)
+    state = f"not now: {safe(why)}" if why else action.help
+    head = f"   {right(action.key_text, 2)}  {left(action.label, 14)}  "
+    start = line(Span(head, "dim" if why else "strong"))
+    return fit(
+        line(*start, Span(clip(state, max(0, width - len(head) - 1)), "dim" if why else "")), width
+    )
+
+
+def _over_line(one: Command, width: int) -> Line:
+    mark = words.command_mark(one)
+    style: StyleName = "good" if mark.tone == "good" else "bad" if mark.tone == "bad" else "dim"
+    start = f"   {mark.glyph} {left(mark.word, 9)} "
+    ago = one.age_s if one.ended_age_s is None else one.ended_age_s
+    text = f"{left(one.command, 19)}  {right(numbers.age(ago), 10)} ago  "
+    told = f"{safe(one.author)}: {safe(one.text)}"
+    rest = clip(told, max(0, width - len(start) - len(text) - 1))
+    return fit(line(Span(start, style), text, Span(rest, "dim")), width)

@@ -1,0 +1,81 @@
+"""What is said of steps over time: odd ones, late ranks, and how dark a cell of the heat map is."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from rankscope.protocol.shapes import StepAnomaly, StepsRow, StepsView
+from rankscope.tui.words import numbers
+from rankscope.tui.words.marks import Mark, Tone
+
+Shade = Literal["unknown", "none", "some", "much", "grave"]
+
+SHADES: tuple[tuple[int, str, Tone, str], ...] = (
+    (5, "·", "quiet", "on time"),
+    (15, "░", "warn", "5 %"),
+    (40, "▒", "warn", "15 %"),
+    (1 << 30, "▓", "bad", "40 %"),
+)
+"""Up to which percent of the step each glyph stands, its tone, and from where on it begins."""
+UNKNOWN = " "
+ON_TIME = Mark("●", "on time", "good")
+
+
+def shade(percent: int | None) -> tuple[str, Tone]:
+    """Glyph and tone for work of ``percent`` of the step beyond the usual."""
+    if percent is None:
+        return UNKNOWN, "quiet"
+    for most, glyph, tone, _ in SHADES:
+        if percent < most:
+            return glyph, tone
+    return SHADES[-1][1], SHADES[-1][2]
+
+
+def legend() -> str:
+    """``· on time  ░ 5 %  ▒ 15 %  ▓ 40 % of the step late``."""
+    return "  ".join(f"{glyph} {name}" for _, glyph, _, name in SHADES) + " of the step late"
+
+
+def anomaly_text(odd: StepAnomaly) -> str:
+    """``step 12 472 took 363 ms, usual 163 ms``."""
+    step = f"step {numbers.count(odd.step)}"
+    match odd.what:
+        case "slow step":
+            return f"{step} took {numbers.span(odd.value)}, usual {numbers.span(odd.usual)}"
+        case "loss not finite":
+            return f"{step}: loss {numbers.loss(odd.value)}"
+        case _:
+            return f"{step}: loss {numbers.loss(odd.value)}, usual {numbers.loss(odd.usual)}"
+
+
+def anomaly_mark(odd: StepAnomaly) -> Mark:
+    if odd.what == "loss not finite":
+        return Mark("✗", odd.what, "bad")
+    return Mark("!", odd.what, "warn")
+
+
+def mark_of(row: StepsRow) -> Mark:
+    """How a rank keeps pace: ``late in data 33×``."""
+    if row.work_s is None:
+        return Mark("◌", "no step yet", "quiet")
+    if not row.phase:
+        return ON_TIME
+    return Mark("!", f"late in {row.phase} {factor(row.factor)}".rstrip(), "warn")
+
+
+def factor(value: float | None) -> str:
+    """``1.8×``, ``33×``."""
+    if value is None:
+        return ""
+    return f"{value:.1f}×" if value < 9.95 else f"{value:.0f}×"
+
+
+def by_lateness(view: StepsView) -> list[StepsRow]:
+    """Late ranks on top, those that lose most first; then the others by number."""
+    return sorted(
+        view.ranks,
+        key=lambda row: (not row.phase, -(row.late_s or 0.0) * bool(row.phase), row.rank),
+    )
+
+
+def known(values: Sequence[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
