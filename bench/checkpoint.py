@@ -5,6 +5,7 @@ synchronous save of DCP, and one of ours with steps until it is published. The s
 that these steps and the save's own call took beyond the median of the steps without one.
 """
 
+import argparse
 import json
 import os
 import shutil
@@ -23,7 +24,7 @@ RANKS = 2
 WIDTH, LAYERS = 2048, 12
 """50 million parameters: with AdamW's state 600 MB, 300 on each of two ranks."""
 
-ROUNDS, WARM = int(os.environ.get("ROUNDS", "5")), 1
+ROUNDS, WARM = 5, 1
 STEPS = 6
 BLOCK = 4 << 20
 
@@ -31,7 +32,7 @@ BLOCK = 4 << 20
 # --- in the ranks ------------------------------------------------------------------------------
 
 
-def rank_main(folder: Path) -> None:
+def rank_main(folder: Path, rounds: int) -> None:
     import torch
     import torch.distributed as dist
     from torch import nn
@@ -69,7 +70,7 @@ def rank_main(folder: Path) -> None:
     for _ in range(STEPS):
         step()
     told: list[dict[str, float]] = []
-    for number in range(ROUNDS + WARM):
+    for number in range(rounds + WARM):
         dist.barrier()
         plain = [step() for _ in range(STEPS)]
         theirs_s = theirs(folder / f"theirs-{number}")
@@ -174,10 +175,10 @@ def launch(arguments: list[str]) -> None:
             one.wait()
 
 
-def main() -> int:
+def main(rounds: int) -> int:
     with tempfile.TemporaryDirectory(prefix="rankscope-bench-") as name:
         folder = Path(name)
-        launch(["--rank", name])
+        launch(["--rank", name, "--rounds", str(rounds)])
         told: list[dict[str, Any]] = json.loads((folder / "told.json").read_text())
         plain_s, ours_s = write_rates(folder, 300 << 20)
 
@@ -200,8 +201,42 @@ def main() -> int:
     return 0
 
 
+def killed(count: int, out: Path | None, minutes: float) -> int:
+    """``count`` lives of a run that is killed at random, as far as time allows."""
+    import _kills
+
+    try:
+        found = _kills.lives(count, out, time.monotonic() + 60 * minutes)
+    except _kills.Wrong as wrong:
+        print(f"checkpoint.kills: {wrong}", file=sys.stderr)
+        return 1
+    _figure.figure(
+        "checkpoint.kills",
+        len(found),
+        "lives without a wrong state",
+        None,
+        by={what: sum(one["what"] == what for one in found) for what in sorted(set(_kills.WHATS))},
+        resumed=sum(one["resumed"] is not None for one in found),
+        saved=sum(one["saved"] for one in found),
+        failed=sum(one["failed"] for one in found),
+    )
+    return 0
+
+
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--rank"]:
-        rank_main(Path(sys.argv[2]))
-    else:
-        sys.exit(main())
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rank", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--full", action="store_true", help="saves under random kills, too")
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--minutes", type=float, default=120.0, help="for the kills")
+    parser.add_argument("--out", type=Path, help="one JSON line a kill; goes on from what is there")
+    parser.add_argument("--only-kills", action="store_true")
+    asked = parser.parse_args()
+    if asked.rank is not None:
+        rank_main(asked.rank, asked.rounds)
+        sys.exit(0)
+    code = 0 if asked.only_kills else main(asked.rounds)
+    if asked.full or asked.only_kills:
+        code = killed(asked.kills, asked.out, asked.minutes) or code
+    sys.exit(code)
