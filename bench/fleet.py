@@ -12,7 +12,8 @@ for a run directory that has a hub, and reads what shall go wrong from standard 
     share 0.5   from now on half of the ranks have something new each half second
 
 A rank that has nothing new beats every two seconds: less often than a real one, so that the two
-cores of a laptop can play 16,384. Run directly it measures what such a fleet costs its hub.
+cores of a laptop can play 16,384. A hub that does not keep up is waited for.
+Run directly it measures what such a fleet costs its hub.
 """
 
 import argparse
@@ -35,9 +36,9 @@ from rankscope.protocol.keys import ClientKey
 from rankscope.protocol.rundir import RunDirectory
 
 INTERVAL_S = 0.5
-QUIET_EVERY = 4
-"""Intervals between the beats of a rank that has nothing new."""
-REPORT_EVERY = 4
+QUIET_S = 2.0
+"""Between the beats of a rank that has nothing new, and between the reports of a sentinel."""
+HUB_WITHIN_S = 5.0
 PER_NODE = 8
 RANKS_PER_CONNECTION = 256
 GROUP = "0"
@@ -57,6 +58,8 @@ class Connection:
         socket.curve_secretkey = key.secret.encode()
         socket.connect(endpoint)
         self.dropped = 0
+        self._pongs = 0
+        self._asked: list[int] = []
 
     def send(self, message: m.Message) -> bool:
         try:
@@ -66,9 +69,18 @@ class Connection:
             return False
         return True
 
+    def wait_for_hub(self, within_s: float) -> None:
+        """Until the hub has read all that was sent: it answers a ping after that."""
+        self.send(m.Ping(time.monotonic()))
+        self._pongs -= 1
+        end_s = time.monotonic() + within_s
+        while self._pongs < 0 and (left_s := end_s - time.monotonic()) > 0:
+            if self._socket.poll(int(1000 * left_s) + 1):
+                self._asked += self.unknown()
+
     def unknown(self) -> list[int]:
         """The ranks (-1: a node) of which the hub asks who they are."""
-        found = []
+        found, self._asked = self._asked, []
         while True:
             try:
                 message = codec.decode(self._socket.recv(zmq.NOBLOCK))
@@ -76,6 +88,8 @@ class Connection:
                 return found
             if isinstance(message, m.WhoAreYou):
                 found.append(message.rank)
+            elif isinstance(message, m.Pong):
+                self._pongs += 1
 
     def close(self) -> None:
         self._socket.close()
@@ -108,6 +122,8 @@ class Fleet:
         self._node_seq = [0] * self.nodes
         self._next = 0.0
         self._interval = 0
+        self._played_s = time.monotonic()
+        self._turns: dict[str, int] = {}
         self._troubled: dict[int, str] = {}
         self._waits = False
         self._nan: set[int] = set()
@@ -134,13 +150,16 @@ class Fleet:
         for rank in range(self.ranks):
             self._hello(rank)
             self._beat(rank, news=True)
-            if rank % 512 == 0:
-                time.sleep(0.02)  # at once it would be more than the sockets' queues hold
+            if rank % self._per_connection == self._per_connection - 1:
+                self._connections[rank // self._per_connection].wait_for_hub(HUB_WITHIN_S)
 
     def play(self) -> None:
         """One interval: the beats and reports that are due in it."""
         self._interval += 1
-        phase = self._interval % QUIET_EVERY
+        now_s = time.monotonic()
+        # By the time that went by: whoever falls behind says more at once.
+        due = min(1.0, (now_s - self._played_s) / QUIET_S)
+        self._played_s = now_s
         newly: set[int] = set()
         if not self._waits:
             self._next += self.share * self.ranks
@@ -149,15 +168,23 @@ class Fleet:
             newly = {(first - at) % self.ranks for at in range(count)}
         for rank in sorted(newly):
             self._advance(rank)
-        for rank in range(phase, self.ranks, QUIET_EVERY):
+        for rank in self._turn("quiet", self.ranks, due):
             if rank not in newly:
                 self._beat(rank, news=False)
-        for node in range(self._interval % REPORT_EVERY, self.nodes, REPORT_EVERY):
+        for node in self._turn("reports", self.nodes, due):
             self._report(node)
         for connection in self._connections:
             for rank in connection.unknown():
                 if rank >= 0:
                     self._hello(rank)
+        self._connections[self._interval % len(self._connections)].wait_for_hub(HUB_WITHIN_S)
+
+    def _turn(self, what: str, count: int, share: float) -> Iterator[int]:
+        """The next ``share`` of ``count`` ranks or nodes, around."""
+        first = self._turns.get(what, 0)
+        number = min(count, math.ceil(count * share))
+        self._turns[what] = (first + number) % count
+        return ((first + at) % count for at in range(number))
 
     def trouble(self, what: str, rank: int) -> None:
         """Let ``kill``, ``stop``, ``hang``, ``nan`` or ``lose`` happen to ``rank``."""

@@ -79,7 +79,7 @@ def cost(name: str, ranks: int, share: float, seconds: float, gpus: bool) -> Non
     """Bytes, CPU and memory of the overview and of the table of ranks."""
     large = ranks >= RANKS
     with run_of(ranks, share, gpus) as (hub, _), top(hub) as terminal:
-        terminal.wait_for("step/s", "healthy", within_s=120.0)
+        terminal.wait_for("step/s", "healthy", within_s=60.0)
         read_for(terminal, 3.0)
         process = psutil.Process(terminal.process.pid)
         for key, screen in (("1", "overview"), ("2", "ranks")):

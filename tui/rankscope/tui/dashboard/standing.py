@@ -7,7 +7,7 @@ snapshots were passed over.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress, count
 from operator import attrgetter, is_not
 from typing import Generic, TypeVar
@@ -65,6 +65,12 @@ class Stand:
     placed: tuple[object, ...]
     """What ``nodes`` was made from, beside the rows."""
 
+    def place(self, rank: int) -> int | None:
+        """Where its row is; None for a rank that is not here."""
+        if self.places is not None:
+            return self.places.get(rank)
+        return rank if 0 <= rank < len(self.came) else None
+
 
 def stand_of(status: Status, overview: Overview | None, before: Stand | None) -> Stand:
     """What is known of the ranks; from ``before``, of any earlier snapshot, where that holds."""
@@ -74,25 +80,39 @@ def stand_of(status: Status, overview: Overview | None, before: Stand | None) ->
     if before is None or len(before.came) != len(came):
         return _anew(came, blame, status, overview, placed)
     changed = list(compress(count(), map(is_not, came, before.came)))
-    if len(changed) > len(came) // 2 or blame != before.blame:
-        return _anew(came, blame, status, overview, placed)
-    marks, tally = list(before.marks), before.tally.copy()
     moved = placed != before.placed
     for at in changed:
         row, old = came[at], before.came[at]
         if row.rank != old.rank:
             return _anew(came, blame, status, overview, placed)
         moved = moved or row.host != old.host
-        mark = mark_of(row, blame)
-        if mark is not marks[at]:
-            tally[marks[at]] -= 1
-            tally[mark] += 1
-            marks[at] = mark
     nodes, order = before.nodes, before.order
     if moved:
         nodes = _nodes(came, status.world_size, overview)
         order = _in_order(nodes)
-    return Stand(came, before.places, blame, marks, +tally, nodes, order, placed)
+    stand = Stand(came, before.places, blame, before.marks, before.tally, nodes, order, placed)
+    blamed = _blamed_otherwise(blame, before.blame)
+    if blamed is None or len(changed) + len(blamed) > len(came) // 2 or len(order) > len(came):
+        return _marked(stand)
+    marks, tally = list(before.marks), before.tally.copy()
+    for at in {*changed, *(at for at in map(stand.place, blamed) if at is not None)}:
+        mark = mark_of(came[at], blame)
+        if mark is not marks[at]:
+            tally[marks[at]] -= 1
+            tally[mark] += 1
+            marks[at] = mark
+    return replace(stand, marks=marks, tally=+tally)
+
+
+def _blamed_otherwise(now: Blame, before: Blame) -> frozenset[int] | None:
+    """The ranks of which the findings say something else than before; None for all of them."""
+    if now.all_held_up != before.all_held_up:
+        return None
+    return (
+        (now.critical ^ before.critical)
+        | (now.warned ^ before.warned)
+        | (now.held_up ^ before.held_up)
+    )
 
 
 def _anew(
@@ -102,16 +122,27 @@ def _anew(
     overview: Overview | None,
     placed: tuple[object, ...],
 ) -> Stand:
-    marks = [mark_of(row, blame) for row in came]
     ranks = list(map(_rank_of, came))
     places = None if ranks == list(range(len(came))) else {r: at for at, r in enumerate(ranks)}
     nodes = _nodes(came, status.world_size, overview)
-    order = _in_order(nodes)
-    tally = Counter(marks)
-    if len(order) > len(came):
-        here = set(ranks)
-        tally.update(BLAMED if r in blame.critical else ABSENT for r in order if r not in here)
-    return Stand(came, places, blame, marks, tally, nodes, order, placed)
+    return _marked(Stand(came, places, blame, [], Counter(), nodes, _in_order(nodes), placed))
+
+
+def _marked(stand: Stand) -> Stand:
+    """``stand`` with all its marks worked out."""
+    came, blame = stand.came, stand.blame
+    marks = [mark_of(row, blame) for row in came]
+    # A Counter hashes each of them; there are few different ones, each the same object.
+    by_id = Counter(map(id, marks))
+    known = {id(mark): mark for mark in marks}
+    tally: Counter[Mark] = Counter()
+    for number, how_many in by_id.items():
+        tally[known[number]] += how_many
+    if len(stand.order) > len(came):
+        here = set(map(_rank_of, came))
+        absent = (rank for rank in stand.order if rank not in here)
+        tally.update(BLAMED if rank in blame.critical else ABSENT for rank in absent)
+    return replace(stand, marks=marks, tally=tally)
 
 
 def _placed(overview: Overview | None) -> tuple[tuple[str, tuple[int, ...]], ...]:
