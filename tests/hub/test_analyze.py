@@ -14,7 +14,8 @@ from rankscope.hub.analyze.files import read_folder
 from rankscope.hub.analyze.job import job_of
 from rankscope.hub.analyze.restricted import Refused, loads
 from rankscope.hub.analyze.verdict import analyse
-from rankscope.protocol.exits import UserError
+from rankscope.protocol import jsontext
+from rankscope.protocol.exits import Exit, UserError
 from rankscope.protocol.shapes import Analysis, Finding
 from support.dumps import BEGAN_NS, Recorder, job
 
@@ -242,3 +243,81 @@ def test_a_thousand_ranks_are_read(tmp_path: Path) -> None:
     finding = only(analysed(tmp_path, made))
     assert finding.ranks == [777]
     assert len(finding.victims) == 999
+
+
+def _with(**fields: Any) -> bytes:
+    """A dump of rank 0 whose last entry has these fields."""
+    dump = job(1)[0].raw()
+    dump["entries"][-1].update(fields)
+    return pickle.dumps(dump)
+
+
+def _status(value: Any) -> bytes:
+    return pickle.dumps(job(1)[0].raw() | {"pg_status": {"0": {"last_enqueued_collective": value}}})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(_status(float("inf")), id="infinite count"),
+        pytest.param(_status("9" * 5000), id="count of many digits"),
+        pytest.param(_with(collective_seq_id=1 << 64), id="number beyond 64 bits"),
+        pytest.param(_with(time_created_ns=1 << 90), id="time beyond 64 bits"),
+        pytest.param(_with(input_sizes=[[1 << 80]]), id="size beyond 64 bits"),
+        pytest.param(_with(profiling_name="nccl:\ud800"), id="half a character"),
+        pytest.param(_with(process_group=["\udfff", "x"]), id="half a character in a group"),
+        pytest.param(b'{"version": "2", "entries": ' + b"[" * 200_000, id="too deep"),
+    ],
+)
+def test_a_dump_that_no_recorder_writes_spoils_only_itself(tmp_path: Path, content: bytes) -> None:
+    """It is passed over and told, and the other ranks' dumps are read."""
+    made = job(3)
+    (tmp_path / "nccl_trace_rank_0").write_bytes(content)
+    found = analysed(tmp_path, made[1:])
+    assert found.ranks == [1, 2]
+    (note,) = found.notes
+    assert note.startswith("nccl_trace_rank_0 was passed over: it is no ")
+    jsontext.dumps(found)
+
+
+def test_a_rank_beyond_any_job_is_passed_over(tmp_path: Path) -> None:
+    """A file's name may end in any number."""
+    job(1)[0].write(tmp_path, "nccl_trace_rank_99999")
+    found = analysed(tmp_path, job(2))
+    assert found.ranks == [0, 1]
+    assert "no job has a rank 999990" in found.notes[0]
+
+
+def test_names_without_end_are_cut(tmp_path: Path) -> None:
+    """A name of a megabyte stays off the terminal."""
+    made = job(2)
+    made[1].op("x" * (1 << 20), group=("g" * (1 << 20), "d" * (1 << 20)), done=False)
+    made[1].entries[-1]["frames"][1]["name"] = "f" * (1 << 20)
+    assert len(jsontext.dumps(analysed(tmp_path, made))) < 20_000
+
+
+def test_many_groups_are_gone_through_once(tmp_path: Path) -> None:
+    """Each group's collectives are found by its name, not among those of all groups."""
+    made = job(2)
+    for number in range(5_000):
+        made[0].op(group=(f"g{number}", "many"))
+    assert len(analysed(tmp_path, made).groups) == 5_001
+
+
+@pytest.mark.processes
+def test_the_reader_ends_with_whoever_asked(tmp_path: Path) -> None:
+    """Killed as it may be: the pipe that is the reader's standard input closes then."""
+    made = job(2)
+    for number in range(20_000):  # seconds of work, of which it needs milliseconds
+        made[0].op(group=(f"g{number % 5000}", "many"))
+    for one in made:
+        one.write(tmp_path)
+    reader = subprocess.Popen(
+        [sys.executable, "-P", "-m", "rankscope.hub.analyze", str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    assert reader.stdin is not None
+    reader.stdin.close()
+    assert reader.wait(60.0) == Exit.INTERRUPTED

@@ -1,5 +1,6 @@
 """Asking the hub's code what dump files tell, in a process of its own: they may be hostile."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -18,18 +19,17 @@ def analysis_of(folder: Path, world_size: int | None = None) -> Analysis:
     command = [*launch.python_module("rankscope.hub.analyze"), str(folder)]
     if world_size is not None:
         command += ["--world-size", str(world_size)]
+    ours, theirs = os.pipe()
     try:
-        ran = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
+        # The reader ends when this pipe closes, which it does however this process ends.
+        ran = subprocess.run(command, stdin=ours, capture_output=True, timeout=LIMIT_S, check=False)
     except subprocess.TimeoutExpired:
         raise UserError(
             f"{folder}: not read within {LIMIT_S:.0f} s; try fewer dumps", Exit.TIMED_OUT
         ) from None
+    finally:
+        os.close(ours)
+        os.close(theirs)
     if ran.returncode == Exit.FINE:
         return msgspec.json.decode(ran.stdout, type=Analysis)
     words = ran.stderr.decode(errors="replace").strip().splitlines()
@@ -38,5 +38,5 @@ def analysis_of(folder: Path, world_size: int | None = None) -> Analysis:
     raise UserError(
         f"{folder}: the reader of dumps ended with exit code {ran.returncode}"
         + (f": {words[-1]}" if words else ""),
-        Exit.PROBLEM,
+        Exit.BUG,
     )

@@ -1,8 +1,12 @@
 """``python -m rankscope.hub.analyze DIR [--world-size N]``: one JSON document on stdout."""
 
 import argparse
+import contextlib
+import os
 import resource
+import stat
 import sys
+import threading
 from pathlib import Path
 
 from rankscope.hub.analyze.files import read_folder
@@ -21,6 +25,8 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--world-size", type=int)
     given = parser.parse_args()
+    if stat.S_ISFIFO(os.fstat(0).st_mode):
+        threading.Thread(target=end_with_the_asker, daemon=True).start()
     try:
         limit_memory(given.folder)
         dumps, notes = read_folder(given.folder)
@@ -30,6 +36,14 @@ def main() -> int:
         return error.exit_code
     print(jsontext.dumps(analysis))
     return Exit.FINE
+
+
+def end_with_the_asker() -> None:
+    """Standard input is a pipe whose other end is with whoever asked: it closes when that ends."""
+    with contextlib.suppress(OSError):
+        while os.read(0, 1):
+            pass
+    os._exit(Exit.INTERRUPTED)
 
 
 def limit_memory(folder: Path) -> None:

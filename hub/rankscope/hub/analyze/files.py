@@ -3,11 +3,14 @@
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from rankscope.hub.analyze.restricted import Refused, loads
+from rankscope.hub.state.columns import MAX_SIZE
+from rankscope.protocol import limits
 from rankscope.protocol.exits import UserError
 
 MAX_FILE_BYTES = 1 << 30
@@ -17,31 +20,36 @@ MAX_ENTRIES = 20_000
 
 MAX_FRAMES = 128
 
+MAX_CHARS = limits.MAX_NAME_CHARS
+"""Of a name in a dump; the rest is cut off."""
+
+Number = Annotated[int, Meta(ge=-limits.MAX_COUNT, le=limits.MAX_COUNT)]
+
 _RANK = re.compile(r"^(?P<prefix>.*?)(?P<rank>\d{1,6})(?P<suffix>\.(json|pickle|pkl|bin|dump))?$")
 
 
 class Frame(msgspec.Struct):
     name: str
     filename: str
-    line: int
+    line: Number
 
 
 class Entry(msgspec.Struct):
     """One operation as the recorder has it."""
 
     process_group: list[str]
-    collective_seq_id: int
+    collective_seq_id: Number
     profiling_name: str
     state: str
-    time_created_ns: int = 0
-    record_id: int = 0
+    time_created_ns: Number = 0
+    record_id: Number = 0
     input_sizes: Any = ()
     input_dtypes: list[str] = []
     output_sizes: Any = ()
     output_dtypes: list[str] = []
     retired: bool = False
     is_p2p: bool = False
-    pg_id: int = -1
+    pg_id: Number = -1
     frames: list[Frame] = []
 
 
@@ -83,6 +91,9 @@ def read_folder(folder: Path) -> tuple[list[Dump], list[str]]:
     dumps: dict[str, list[Dump]] = {}
     for prefix, by_rank in found.items():
         for rank, paths in sorted(by_rank.items()):
+            if rank >= MAX_SIZE:
+                notes.append(f"{paths[0].name} was passed over: no job has a rank {rank}")
+                continue
             dump = _first_readable(rank, paths, notes)
             if dump is not None:
                 dumps.setdefault(prefix, []).append(dump)
@@ -150,7 +161,7 @@ def read(rank: int, path: Path) -> Dump:
     if data.lstrip()[:1] == b"{":
         try:
             raw = msgspec.json.decode(data)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             raise Refused("it is no JSON, or was cut off") from None
     else:
         raw = loads(data)
@@ -163,26 +174,36 @@ def parsed(rank: int, file: str, raw: Any) -> Dump:
         raise Refused("it is no dump of torch's flight recorder")
     if "version" not in raw or not ("entries" in raw or "pg_status" in raw):
         raise Refused("it is no dump of torch's flight recorder")
-    entries = raw.get("entries", [])[-MAX_ENTRIES:]
     try:
-        for entry in entries:
-            if isinstance(entry, dict) and isinstance(entry.get("frames"), list):
-                entry["frames"] = entry["frames"][:MAX_FRAMES]
-        config = raw.get("pg_config") or {}
-        status = raw.get("pg_status") or {}
-        return Dump(
-            rank=rank,
-            file=file,
-            version=str(raw["version"])[:64],
-            entries=sorted(
-                msgspec.convert(entries, list[Entry], strict=False), key=lambda e: e.record_id
-            ),
-            groups=[msgspec.convert(one, GroupConfig, strict=False) for one in config.values()],
-            enqueued={
-                str(name): int(one.get("last_enqueued_collective", -1))
-                for name, one in status.items()
-            },
-        )
-    except (msgspec.ValidationError, AttributeError, TypeError, ValueError) as error:
-        reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
+        return _parsed(rank, file, raw)
+    except Exception as error:  # noqa: BLE001 - what a hostile dump has anywhere raises nearly anything
+        text = "" if isinstance(error, UnicodeError) else str(error)
+        reason = text.splitlines()[0][:120] if text else type(error).__name__
         raise Refused(f"it is no dump of torch's flight recorder ({reason})") from None
+
+
+def _parsed(rank: int, file: str, raw: dict[str, Any]) -> Dump:
+    entries = raw.get("entries", [])[-MAX_ENTRIES:]
+    for entry in entries:
+        if isinstance(entry, dict) and isinstance(entry.get("frames"), list):
+            entry["frames"] = entry["frames"][:MAX_FRAMES]
+    found = msgspec.convert(entries, list[Entry], strict=False)
+    config, status = raw.get("pg_config") or {}, raw.get("pg_status") or {}
+    groups = [msgspec.convert(one, GroupConfig, strict=False) for one in config.values()]
+    msgspec.msgpack.encode((found, groups))  # refuses what no document can tell: half characters
+    for entry in found:
+        entry.process_group = [text[:MAX_CHARS] for text in entry.process_group[:2]]
+        entry.profiling_name = entry.profiling_name[:MAX_CHARS]
+    for group in groups:
+        group.name, group.desc = group.name[:MAX_CHARS], group.desc[:MAX_CHARS]
+    enqueued = {
+        str(name): int(one.get("last_enqueued_collective", -1)) for name, one in status.items()
+    }
+    return Dump(
+        rank=rank,
+        file=file,
+        version=str(raw["version"])[:64],
+        entries=sorted(found, key=lambda entry: entry.record_id),
+        groups=groups,
+        enqueued={name: most for name, most in enqueued.items() if abs(most) <= limits.MAX_COUNT},
+    )

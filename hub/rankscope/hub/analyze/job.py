@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 
 from rankscope.hub.analyze.files import Dump
-from rankscope.protocol import limits
+from rankscope.hub.state.columns import MAX_SIZE
 from rankscope.protocol.exits import UserError
 
 APART_NS = 12 * 3600 * 10**9
@@ -50,8 +50,8 @@ def job_of(dumps: list[Dump], world_size: int | None = None) -> Job:
     size = max([max(known) + 1, *told, world_size or 1])
     if world_size is not None and size > world_size:
         raise UserError(f"--world-size {world_size}: there are dumps or groups of rank {size - 1}")
-    if size > limits.MAX_WORLD_SIZE:
-        raise UserError(f"there is a dump of rank {size - 1}: no job is so large")
+    if size > MAX_SIZE:
+        raise UserError(f"there is a dump or a group of rank {size - 1}: no job is so large")
     for group in groups.values():
         if group.description == "default_pg" and not group.told:
             group.ranks = set(range(size))

@@ -1,6 +1,7 @@
 """The hub's own verdict on dumps: they are told to its state as ranks would tell them. Pure."""
 
 import math
+from collections.abc import Mapping
 
 import msgspec
 
@@ -34,7 +35,7 @@ def analyse(job: Job, notes: list[str]) -> Analysis:
         ranks=sorted(job.dumps),
         missing=job.missing,
         findings=[_without_a_live_run(job, finding) for finding in findings],
-        groups=[_row(job, group) for group in _in_order(job)],
+        groups=_rows(job),
         notes=notes,
     )
 
@@ -42,19 +43,21 @@ def analyse(job: Job, notes: list[str]) -> Analysis:
 def told(job: Job) -> RunState:
     """The state of a hub that has heard of all that the dumps hold."""
     state = RunState("dumps")
+    groups = _in_order(job)
     for rank, dump in job.dumps.items():
         state.apply(_hello(job, rank), BEGAN_S)
-        mine = [group for group in _in_order(job) if rank in group.ranks]
+        mine = [group for group in groups if rank in group.ranks][: limits.MAX_GROUPS]
+        entries = by_group(dump)
+        statuses = tuple(status(group, entries.get(group.name, []), dump) for group in mine)
         state.apply(
             m.Groups(
                 *(0, rank, 2, BEGAN_S),
-                groups=tuple(_group(group) for group in mine[: limits.MAX_GROUPS]),
+                groups=tuple(_group(group) for group in mine),
             ),
             BEGAN_S,
         )
         seq = 3
         for chunk in _chunks(operations(dump)):
-            statuses = tuple(status(job, group, dump) for group in mine[: limits.MAX_GROUPS])
             state.apply(m.Operations(0, rank, seq, BEGAN_S, "asked", statuses, chunk), BEGAN_S)
             seq += 1
         for at_s in (BEGAN_S, LATER_S):
@@ -78,8 +81,17 @@ def operations(dump: Dump) -> list[m.Operation]:
     return [_operation(entry, newest) for entry in dump.entries if _counts(entry)]
 
 
-def status(job: Job, group: Group, dump: Dump) -> m.CollectiveStatus:
-    mine = [entry for entry in dump.entries if _counts(entry) and _is_of(entry, group)]
+def by_group(dump: Dump) -> dict[str, list[Entry]]:
+    """The collectives of a dump by the name of their group, in the order in which they began."""
+    found: dict[str, list[Entry]] = {}
+    for entry in dump.entries:
+        if _counts(entry):
+            found.setdefault(entry.process_group[0], []).append(entry)
+    return found
+
+
+def status(group: Group, mine: list[Entry], dump: Dump) -> m.CollectiveStatus:
+    """How far a rank has come in ``group``, in which it did ``mine``."""
     enqueued = max((entry.collective_seq_id for entry in mine), default=0)
     pg_ids = {str(entry.pg_id) for entry in mine}
     enqueued = max([enqueued, *(dump.enqueued.get(pg_id, 0) for pg_id in pg_ids)])
@@ -89,10 +101,6 @@ def status(job: Job, group: Group, dump: Dump) -> m.CollectiveStatus:
 
 def _counts(entry: Entry) -> bool:
     return not entry.is_p2p and bool(entry.process_group and entry.process_group[0])
-
-
-def _is_of(entry: Entry, group: Group) -> bool:
-    return entry.process_group[0] == group.name
 
 
 def _hello(job: Job, rank: int) -> m.Hello:
@@ -203,18 +211,21 @@ def _without_a_live_run(job: Job, finding: Finding) -> Finding:
     )
 
 
-def _row(job: Job, group: Group) -> CollectiveRow:
-    statuses = {
-        rank: status(job, group, job.dumps[rank]) for rank in sorted(group.ranks & set(job.dumps))
-    }
+def _rows(job: Job) -> list[CollectiveRow]:
+    entries = {rank: by_group(dump) for rank, dump in job.dumps.items()}
+    return [_row(job, group, entries) for group in _in_order(job)]
+
+
+def _row(job: Job, group: Group, entries: Mapping[int, Mapping[str, list[Entry]]]) -> CollectiveRow:
+    here = {rank: entries[rank].get(group.name, []) for rank in sorted(group.ranks & set(entries))}
+    statuses = {rank: status(group, mine, job.dumps[rank]) for rank, mine in here.items()}
     entered = {rank: one.last_enqueued for rank, one in statuses.items()}
     newest = max(entered.values(), default=-1)
     pending = [rank for rank, one in statuses.items() if one.last_completed < one.last_enqueued]
     last: m.Operation | None = None
     for rank in pending or list(statuses):
-        mine = [e for e in job.dumps[rank].entries if _counts(e) and _is_of(e, group)]
-        if mine:
-            last = _operation(mine[-1], mine[-1].time_created_ns)
+        if here[rank]:
+            last = _operation(here[rank][-1], here[rank][-1].time_created_ns)
             break
     return CollectiveRow(
         group=group.name,

@@ -8,6 +8,7 @@ from rankscope.protocol.elementtypes import DTYPES
 
 NOT_THE_USERS = ("/site-packages/", "/dist-packages/", "/torch/", "<frozen", "<string>")
 MAX_SIZES_CHARS = 200
+MAX_SOURCE_CHARS = 256
 
 
 def source(frames: list[Frame]) -> str:
@@ -17,7 +18,7 @@ def source(frames: list[Frame]) -> str:
         if any(part in name for part in NOT_THE_USERS) or "/lib/python3" in name:
             continue
         if frame.line > 0:
-            return f"{PurePosixPath(name).name}:{frame.line} in {frame.name}"
+            return f"{PurePosixPath(name).name}:{frame.line} in {frame.name}"[:MAX_SOURCE_CHARS]
     return ""
 
 
