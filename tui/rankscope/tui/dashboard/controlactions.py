@@ -7,7 +7,7 @@ CONTROL_ACTIONS: tuple[Action, ...] = (
         "unlock",
         ("u",),
         "unlock",
-        "Allow the commands below, or forbid them again; nothing is sent yet.",
+        "Allow commands on the run, or forbid them again; nothing is sent yet.",
         "control",
         footer=("checkpoints",),
     ),

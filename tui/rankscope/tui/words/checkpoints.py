@@ -16,29 +16,30 @@ def share(row: SaveRow) -> float:
 
 
 def total_text(view: CheckpointsView) -> str:
-    """``saving step 12 482: 41 % of 21.3 GB, 640 MB/s, about 20 s left; slowest is rank 5``."""
+    """``saving step 12 482: 41% of 21.3 GB, about 20 s left, slowest is rank 5, 640 MB/s``."""
     done = sum(row.done_bytes for row in view.ranks)
     total = sum(row.total_bytes for row in view.ranks)
     steps = sorted({row.step for row in view.ranks})
-    text = f"saving step {' and '.join(numbers.count(step) for step in steps[:2])}"
+    parts = []
     if total:
-        text += f": {done / total:.0%} of {numbers.size_bytes(total)}"
+        parts.append(f"{done / total:.0%} of {numbers.size_bytes(total)}")
+    left_s = max(map(_left_s, view.ranks), default=0.0)
+    if left_s > 1:
+        parts.append(f"about {numbers.age(left_s) if left_s > 9.5 else f'{left_s:.0f} s'} left")
+    if view.slowest is not None and len(view.ranks) > 1:
+        parts.append(f"slowest is rank {view.slowest}")
     rate = sum(row.rate_bytes_per_s or 0.0 for row in view.ranks)
     if rate:
-        text += f", {numbers.size_bytes(round(rate))}/s"
-        left_s = max(
-            (
-                (row.total_bytes - row.done_bytes) / row.rate_bytes_per_s
-                for row in view.ranks
-                if row.rate_bytes_per_s and row.phase not in WRITTEN
-            ),
-            default=0.0,
-        )
-        if left_s > 1:
-            text += f", about {numbers.age(float(round(left_s)))} left"
-    if view.slowest is not None and len(view.ranks) > 1:
-        text += f"; slowest is rank {view.slowest}"
-    return text
+        parts.append(f"{numbers.size_bytes(round(rate))}/s")
+    text = f"saving step {' and '.join(numbers.count(step) for step in steps[:2])}"
+    return f"{text}: {', '.join(parts)}" if parts else text
+
+
+def _left_s(row: SaveRow) -> float:
+    """How long the rank will still write."""
+    if not row.rate_bytes_per_s or row.phase in WRITTEN:
+        return 0.0
+    return (row.total_bytes - row.done_bytes) / row.rate_bytes_per_s
 
 
 def outcome_mark(one: SaveOutcome) -> Mark:

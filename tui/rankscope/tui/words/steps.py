@@ -31,8 +31,10 @@ def shade(percent: int | None) -> tuple[str, Tone]:
 
 
 def legend() -> str:
-    """``· on time  ░ 5 %  ▒ 15 %  ▓ 40 % of the step late``."""
-    return "  ".join(f"{glyph} {name}" for _, glyph, _, name in SHADES) + " of the step late"
+    """``a cell is a step: · on time, late by ░ 5 % ▒ 15 % ▓ 40 % of it or more``."""
+    (_, on_time, _, word), *late = SHADES
+    steps = "  ".join(f"{glyph} {name}" for _, glyph, _, name in late)
+    return f"a cell is a step: {on_time} {word}, late by  {steps}  of it or more"
 
 
 def anomaly_text(odd: StepAnomaly) -> str:

@@ -21,14 +21,14 @@ from rankscope.tui.words import numbers
 from rankscope.tui.words.marks import safe
 
 HEAD = 12
-RANK, PHASE, FOR, SHARE, AMOUNT, RATE = 6, 12, 7, 5, 19, 11
+RANK, PHASE, FOR, SHARE, AMOUNT, RATE = 6, 17, 7, 5, 19, 10
 MOST_BAR = 40
 SHOWN_OUTCOMES = 12
 
 
 def checkpoint_lines(view: CheckpointsView, picture: Picture, width: int) -> list[Line]:
     """The newest checkpoint and the request in work; progress by rank; history; commands."""
-    lines = [*_newest(view, picture, width), *_in_work(view, width)]
+    lines = [*_newest(view, picture, width), *_in_work(view, picture, width)]
     if view.ranks:
         lines += [BLANK, *_progress(view, width)]
     lines += [BLANK, _title("what came of saves, the newest first")]
@@ -37,6 +37,8 @@ def checkpoint_lines(view: CheckpointsView, picture: Picture, width: int) -> lis
         lines.append(line("   ", Span("no save so far", "dim")))
     lines += [BLANK, _title("commands")]
     lines += [_command_line(action, view, picture, width) for action in CONTROL_ACTIONS]
+    if view.commands:
+        lines += [BLANK, _title("what came of commands")]
     for one in view.commands[:SHOWN_OUTCOMES]:
         lines.append(_over_line(one, width))
     return lines
@@ -55,16 +57,20 @@ def _newest(view: CheckpointsView, picture: Picture, width: int) -> list[Line]:
     state = "verified" if saved.verified else "not verified"
     parts = [f"step {numbers.count(saved.step)} {state}"]
     if made is not None:
-        parts += [f"{numbers.age(made.age_s)} ago", numbers.size_bytes(made.size_bytes)]
-    behind = 0 if picture.status is None else picture.status.step - saved.step
-    if behind > 0:
-        parts.append(f"{numbers.plural(behind, 'step')} behind the run")
+        parts.append(f"{numbers.age(made.age_s)} ago")
+    back = 0 if picture.status is None else picture.status.step - saved.step
+    if back > 0:
+        parts.append(f"{numbers.plural(back, 'step')} back")
+    if made is not None:
+        parts.append(numbers.size_bytes(made.size_bytes))
     lines = paragraph(Span("checkpoint", "dim"), HEAD, ", ".join(parts), width, style="strong")
     return lines + paragraph(Span(""), HEAD, safe(saved.path), width, style="dim", max_lines=2)
 
 
-def _in_work(view: CheckpointsView, width: int) -> list[Line]:
+def _in_work(view: CheckpointsView, picture: Picture, width: int) -> list[Line]:
     text = view.note or view.pending
+    if picture.status is not None and picture.status.control == text != "":
+        return []  # the head of the screen says it
     if view.command is not None and not text:
         text = f"{view.command.command} asked for by {safe(view.command.author)}"
     if not text:
@@ -88,7 +94,7 @@ def _progress(view: CheckpointsView, width: int) -> list[Line]:
 
 
 def bar_width(width: int) -> int:
-    fixed = 3 + RANK + 2 + PHASE + FOR + 2 + SHARE + 2 + AMOUNT + RATE + 11
+    fixed = 3 + RANK + 2 + PHASE + FOR + 2 + SHARE + 2 + AMOUNT + RATE + 1
     return max(6, min(MOST_BAR, width - fixed))
 
 
@@ -102,12 +108,14 @@ def _rank_line(row: SaveRow, slowest: bool, bar: int, width: int) -> Line:
     return fit(
         line(
             f"   {right(str(row.rank), RANK)}  ",
-            Span(left(row.phase, PHASE)),
+            Span(
+                left(f"{row.phase}{', slowest' if slowest else ''}", PHASE),
+                "warn" if slowest else "",
+            ),
             f"{right(numbers.age(row.phase_s), FOR)}  ",
             Span("█" * full, "warn" if slowest else "bar"),
             Span("░" * (bar - full), "dim"),
             f"{right(f'{share:.0%}', SHARE)}  {right(amount, AMOUNT)}{right(rate, RATE)}",
-            Span("  slowest" if slowest else "", "warn"),
         ),
         width,
     )

@@ -1,9 +1,10 @@
 """Lines of the screen of runs."""
 
+import shlex
 from collections.abc import Sequence
 
 from rankscope.tui.dashboard.render.grid import TONE_STYLES
-from rankscope.tui.dashboard.render.line import Line, Span, clip, fit, left, line, right
+from rankscope.tui.dashboard.render.line import Line, Span, clip, fit, left, line, paragraph, right
 from rankscope.tui.runs import ListedRun
 from rankscope.tui.words import numbers
 from rankscope.tui.words import runs as words
@@ -25,6 +26,23 @@ def head_line(runs: Sequence[ListedRun], width: int) -> Line:
         f"{right('age', AGE)}  {name}verdict"
     )
     return fit(line(Span(text, "dim")), width)
+
+
+def detail_lines(run: ListedRun, width: int) -> list[Line]:
+    """The selected run in full: its verdict, its command, its folder."""
+    verdict = words.verdict(run)
+    texts = [
+        ("verdict", f"{verdict.glyph} {verdict.word}"),
+        ("name", safe(run.name)),
+        ("command", safe(shlex.join(run.command))),
+        ("folder", safe(run.path)),
+    ]
+    lines: list[Line] = []
+    for name, text in texts:
+        if text:
+            style = TONE_STYLES[verdict.tone] if name == "verdict" else ""
+            lines += paragraph(Span(name, "dim"), 9, text, width, style=style, max_lines=2)
+    return lines
 
 
 def run_line(

@@ -27,6 +27,8 @@ PHASES = ("data", "forward", "backward", "optimizer", "other")
 NAME, VALUE = 10, 8
 RANK, STATE, TIME, HOST = 6, 23, 8, 12
 MOST_CELLS = 96
+NARROW = 100
+"""Below this width the work of a rank gives way to its steps."""
 HEADROOM = 1.25
 """The phases' common scale ends at this many medians of a step."""
 
@@ -111,7 +113,7 @@ def _marked(view: StepsView, odd: Sequence[StepAnomaly], cells: int, width: int)
     for each in odd:
         place = each.step // size - first
         if 2 * buckets > cells:  # drawn out over the whole width
-            place = place * cells // max(buckets, 1)
+            place = -(-place * cells // max(buckets, 1))  # the first cell of its bucket
         if 0 <= place < cells:
             row[place] = words.anomaly_mark(each).glyph
     text = words.anomaly_text(odd[-1])
@@ -145,17 +147,21 @@ def _bucket_size(steps: Sequence[int], cells: int) -> int:
     return size
 
 
+def _fixed(width: int) -> int:
+    return 3 + RANK + 2 + STATE + (TIME + 1) * (3 if width >= NARROW else 2) + 3
+
+
 def heat_width(view: StepsView, width: int) -> int:
     """Cells of the heat map beside a rank's numbers."""
-    fixed = 3 + RANK + 2 + STATE + 3 * (TIME + 1) + 3
-    return max(0, min(len(view.late_steps), MOST_CELLS, width - fixed))
+    return max(0, min(len(view.late_steps), MOST_CELLS, width - _fixed(width)))
 
 
 def heat_head(view: StepsView, width: int) -> Line:
     cells = heat_width(view, width)
     shown = view.late_steps[-cells:] if cells else []
+    work = f" {right('work', TIME)}" if width >= NARROW else ""
     text = (
-        f"   {right('rank', RANK)}    {left('pace', STATE - 2)} {right('work', TIME)} "
+        f"   {right('rank', RANK)}    {left('pace', STATE - 2)}{work} "
         f"{right('waits', TIME)} {right('late by', TIME)}  "
     )
     span = f"steps {shown[0]}–{shown[-1]}" if shown else ""
@@ -181,11 +187,12 @@ def heat_line(row: StepsRow, view: StepsView, width: int, *, selected: bool) -> 
     """One rank: its pace, work, waiting and lateness, and how late it was at each step."""
     mark = words.mark_of(row)
     cells = heat_width(view, width)
+    work = f" {right(numbers.span(row.work_s), TIME)}" if width >= NARROW else ""
+    late = numbers.span(row.late_s) if row.phase else numbers.DASH
     texts = (
         f" {'▸' if selected else ' '} {right(str(row.rank), RANK)}  ",
         f"{mark.glyph} {left(mark.word, STATE - 2)}",
-        f" {right(numbers.span(row.work_s), TIME)} {right(numbers.span(row.waited_s), TIME)}"
-        f" {right(numbers.span(row.late_s), TIME)}  ",
+        f"{work} {right(numbers.span(row.waited_s), TIME)} {right(late, TIME)}  ",
     )
     shades = [words.shade(percent) for percent in row.late_percent[-cells:]] if cells else []
     if selected:

@@ -83,6 +83,10 @@ def verdict_lines(
     if brief or not trouble:
         if width_of(lines[-1]) + width_of(hint) + 1 < width:
             lines[-1] = spread(lines[-1], hint, width)
+        elif trouble and len(lines) > 1:  # the key to the evidence goes before the headline's end
+            lines[-1] = spread(lines[-1], line("  ", *hint), width)
+        elif trouble:
+            lines.append(spread((), hint, width))
         return [*lines, *why]
     lines.append(spread(line(" " * INDENT, *_who(status, finding)), hint, width))
     return [*lines, *_next(status, width), *why]

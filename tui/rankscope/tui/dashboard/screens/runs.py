@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 
 from rankscope.tui.dashboard.filtering import parsed
 from rankscope.tui.dashboard.picture import Picture
-from rankscope.tui.dashboard.render.line import Line, Span, fit, line
-from rankscope.tui.dashboard.render.runs import head_line, run_line
+from rankscope.tui.dashboard.render.line import Line, Span, fit, line, rule
+from rankscope.tui.dashboard.render.runs import detail_lines, head_line, run_line
 from rankscope.tui.dashboard.runwatch import RunWatch
 from rankscope.tui.dashboard.screens.base import Layout, Room, head_lines
 from rankscope.tui.dashboard.screens.listing import ListingScreen
@@ -52,7 +52,10 @@ class RunsScreen(ListingScreen):
             run = runs[y]
             return run_line(run, runs, now_s, room.width, selected=y == at, here=run.run == here)
 
-        return self.finish(picture, room, top, len(runs), line_at, None, at, filtered=True)
+        below: list[Line] = []
+        if room.height >= 16:
+            below = [rule(room.width), *detail_lines(runs[at], room.width)]
+        return self.finish(picture, room, top, len(runs), line_at, below, at, filtered=True)
 
     def _runs(self) -> Sequence[ListedRun]:
         runs = self._watch.latest or ()

@@ -64,9 +64,14 @@ class StepsScreen(SelectingScreen):
             below += own_lines(view, rank, room.width)
 
         def line_at(y: int) -> Line:
+            if y >= len(rows):
+                return below[y - len(rows)]
             return heat_line(rows[y], view, room.width, selected=y == at)
 
         show = at if self._follow else None
+        if len(top) + len(rows) + len(below) < room.height:  # all in one, without a gap
+            count = len(rows) + len(below)
+            return self.finish(picture, room, top, count, line_at, None, show, filtered=True)
         return self.finish(picture, room, top, len(rows), line_at, below, show, filtered=True)
 
     def move(self, direction: Direction, picture: Picture, room: Room) -> None:
