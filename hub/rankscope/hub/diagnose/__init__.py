@@ -7,6 +7,7 @@ evidence come later.
 from collections.abc import Callable
 
 from rankscope.hub.diagnose.checkpoint_failed import checkpoint_failed
+from rankscope.hub.diagnose.checkpoint_slow import checkpoint_slow
 from rankscope.hub.diagnose.duplicate_data import duplicate_data
 from rankscope.hub.diagnose.duplicate_rank import duplicate_rank
 from rankscope.hub.diagnose.duplicate_seed import duplicate_seed
@@ -48,6 +49,7 @@ DIAGNOSES: tuple[Diagnosis, ...] = (
     environment_mismatch,
     duplicate_seed,
     checkpoint_failed,
+    checkpoint_slow,
 )
 
 

@@ -7,6 +7,7 @@ import msgspec
 from rankscope.protocol import messages as m
 
 MAX_OUTCOMES = 64
+MAX_BEGUN = 16
 
 IN_WORK = ("staging", "waiting", "writing", "syncing", "publishing")
 
@@ -40,6 +41,8 @@ class Outcome(msgspec.Struct):
     culprit_phase: str
     size_bytes: int
     attempt: int = 0
+    took_s: float | None = None
+    """From the first rank's boundary; None where that was not heard of."""
 
 
 class Saves:
@@ -51,6 +54,8 @@ class Saves:
         """The oldest first."""
         self.last: Outcome | None = None
         """The newest one that succeeded."""
+        self.begun: dict[tuple[int, int], float] = {}
+        """By step and request, when the first rank began the save, hub clock; the newest ones."""
 
     def told(self, saving: m.Saving, since_s: float) -> None:
         """A rank's word on what it is doing, or on what came of it."""
@@ -68,6 +73,13 @@ class Saves:
             saving.text,
             saving.pending,
         )
+        if saving.phase in IN_WORK:
+            self._began((saving.step, saving.request), since_s)
+
+    def _began(self, save: tuple[int, int], at_s: float) -> None:
+        self.begun[save] = min(self.begun.get(save, at_s), at_s)
+        while len(self.begun) > MAX_BEGUN:
+            del self.begun[next(iter(self.begun))]
 
     def ended(self, saving: m.Saving, at_s: float) -> None:
         """A save ended on a rank. All ranks tell of it: a failure of which the rank is known goes
@@ -89,6 +101,9 @@ class Saves:
             saving.total_bytes,
             saving.attempt,
         )
+        begun_s = self.begun.get((saving.step, saving.request))
+        if begun_s is not None:
+            new.took_s = max(0.0, at_s - begun_s)
         known = self.outcome(saving.step, saving.request, saving.attempt)
         if known is None:
             self.outcomes.append(new)
@@ -125,15 +140,19 @@ class Saves:
 
     def forget_all(self) -> None:
         self.rows.clear()
+        self.begun.clear()
 
     def dump(self) -> Any:
         return {
             "rows": {rank: msgspec.to_builtins(row) for rank, row in self.rows.items()},
             "outcomes": msgspec.to_builtins(self.outcomes),
             "last": msgspec.to_builtins(self.last),
+            "begun": [[*save, at_s] for save, at_s in self.begun.items()],
         }
 
     def load(self, saved: Any) -> None:
         self.rows = msgspec.convert(saved["rows"], dict[int, Row])
         self.outcomes = msgspec.convert(saved["outcomes"], list[Outcome])
         self.last = msgspec.convert(saved["last"], Outcome | None)
+        begun = msgspec.convert(saved.get("begun", []), list[tuple[int, int, float]])
+        self.begun = {(step, request): at_s for step, request, at_s in begun[-MAX_BEGUN:]}
