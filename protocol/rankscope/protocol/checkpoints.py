@@ -30,6 +30,9 @@ from rankscope.protocol.manifest import (
 )
 
 LATEST = "latest"
+
+METADATA = ".metadata"
+"""What torch's own ``dcp.load`` reads in place of the manifest."""
 TEMPORARY = ".saving-"
 """What a directory's name begins with while it is written."""
 
@@ -144,7 +147,7 @@ def verify(
         manifest.world_size,
         sum(file.size_bytes for file in manifest.files),
         coverage.shortened(missing) + coverage.shortened(wrong),
-        strangers(path, manifest),
+        [*for_torch(path, manifest), *strangers(path, manifest)],
         checksums,
     )
 
@@ -263,9 +266,29 @@ def checksum(descriptor: int, at_bytes: int, length_bytes: int, crc32: int = 0) 
     return crc32
 
 
+def for_torch(path: Path, manifest: Manifest) -> list[str]:
+    """What is wrong with the file that only torch's own ``dcp.load`` needs, in words."""
+    if manifest.metadata_bytes is None:
+        return []
+    try:
+        content = _read(path, METADATA)
+    except Missing:
+        how = "is missing"
+    except BadManifest as error:
+        how = f"cannot be read: {error}"
+    else:
+        if (len(content), zlib.crc32(content)) == (
+            manifest.metadata_bytes,
+            manifest.metadata_crc32,
+        ):
+            return []
+        how = "is damaged"
+    return [f"{METADATA} {how}: rankscope can go on from this, torch's own dcp.load cannot"]
+
+
 def strangers(path: Path, manifest: Manifest) -> list[str]:
     """Files beside those of the checkpoint, in words."""
-    ours = {MANIFEST, ".metadata", *(file.name for file in manifest.files)}
+    ours = {MANIFEST, METADATA, *(file.name for file in manifest.files)}
     ours |= {receipt_name(rank) for rank in range(manifest.world_size)}
     try:
         extra = sorted({entry.name for entry in path.iterdir()} - ours)

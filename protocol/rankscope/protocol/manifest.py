@@ -100,6 +100,9 @@ class Manifest(msgspec.Struct):
     notes: dict[str, str] = {}
     paths: dict[str, list[str | int]] = {}
     """Where each tensor and object stands in the nested state it came from."""
+    metadata_bytes: Whole | None = None
+    """Of ``.metadata``, which is for torch's own ``dcp.load`` alone; None where there is none."""
+    metadata_crc32: Crc = 0
 
 
 class BadManifest(ValueError):

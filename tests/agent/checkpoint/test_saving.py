@@ -170,10 +170,47 @@ def test_a_directory_that_cannot_be_used_is_refused_at_once(tmp_path: Path) -> N
         with pytest.raises(UserError, match="name a directory") as caught:
             Checkpointer(state={}, dir=tmp_path / place)
         assert "\n" not in str(caught.value)
+    with pytest.raises(UserError, match="cannot make"):
+        Checkpointer(state={}, dir="a\0b")
     if os.geteuid() != 0:
         (tmp_path / "closed").mkdir(mode=0o500)
         with pytest.raises(UserError, match="cannot write to"):
             Checkpointer(state={}, dir=tmp_path / "closed")
+
+
+def test_what_has_no_state_is_refused_at_once(tmp_path: Path) -> None:
+    """Not only when the first save fails."""
+    with pytest.raises(UserError, match="epoch is a int, which has no state_dict"):
+        Checkpointer(state={"epoch": 3}, dir=tmp_path)
+
+
+def test_a_latest_that_cannot_be_moved_is_told(tmp_path: Path) -> None:
+    """The checkpoint is there all the same, and nothing is left lying about."""
+    (tmp_path / "latest").mkdir()
+    (tmp_path / "latest" / "mine").touch()
+    saver = Checkpointer(state={"model": nn.Linear(2, 2)}, dir=tmp_path, sync=True)
+    outcome = saver.save(1)
+    assert outcome is not None
+    assert outcome.ok
+    assert "latest does not lead to it" in outcome.text
+    names = sorted(entry.name for entry in tmp_path.iterdir())
+    assert names == ["latest", "step-00000001"]
+    resumed = saver.resume("auto")
+    assert resumed is not None
+
+
+def test_words_of_an_error_do_nothing_to_a_terminal(tmp_path: Path) -> None:
+    """Whoever wrote them."""
+    saver = Checkpointer(state={"model": nn.Linear(2, 2)}, dir=tmp_path)
+
+    def fail(phase: str, step: int) -> None:
+        raise ValueError("red \x1b[31m alarm")
+
+    saver.on_phase.append(fail)
+    saver.save(1)
+    outcome = saver.wait()
+    assert outcome is not None
+    assert "red \\x1b[31m alarm" in outcome.text
 
 
 def test_a_directory_that_is_gone_later_costs_saves_alone(tmp_path: Path) -> None:

@@ -77,6 +77,19 @@ def test_a_whole_checkpoint_is_complete(saved: Path) -> None:
     assert found.notes == ["notes.txt is not part of it"]
 
 
+@pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_bytes(b"x")])
+def test_what_only_torch_needs_is_told_when_it_is_not_as_it_was(
+    saved: Path, harm: Callable[[Path], None]
+) -> None:
+    """The checkpoint is whole all the same, and is gone on from."""
+    harm(saved / checkpoints.METADATA)
+    found = checkpoints.verify(saved)
+    assert found.state == "complete"
+    assert found.notes[0].startswith(".metadata is ")
+    assert found.notes[0].endswith("torch's own dcp.load cannot")
+    assert Checkpointer(state={"model": model()}, dir=saved.parent).resume("auto") is not None
+
+
 def truncate(path: Path) -> None:
     with path.open("r+b") as file:
         file.truncate(path.stat().st_size - 1)

@@ -17,7 +17,7 @@ from rankscope.agent import switch
 from rankscope.agent.checkpoint import generators, resume, retention, stores
 from rankscope.agent.checkpoint.gather import OWN, gather, own_buffer, own_name
 from rankscope.agent.checkpoint.gather import Path as StatePath
-from rankscope.agent.checkpoint.job import Job, Saved
+from rankscope.agent.checkpoint.job import Job, Saved, in_words
 from rankscope.agent.checkpoint.meeting import SILENT_S, Meeting, Outcome
 from rankscope.agent.checkpoint.plan import plan
 from rankscope.agent.checkpoint.progress import Progress, Snapshot
@@ -50,7 +50,8 @@ class Checkpointer:
     ``notes`` (strings) are kept with each checkpoint. A save is given up when it is not done after
     ``timeout_s``, or when a rank that takes part says nothing for ``silent_s``.
 
-    Raises :class:`UserError` for a directory that cannot be written to.
+    Raises :class:`UserError` for a directory that cannot be written to and for things without a
+    state.
     """
 
     def __init__(
@@ -90,6 +91,12 @@ class Checkpointer:
         reserved = {"rank"} & (self._state.keys() | self._per_rank.keys())
         if reserved or "random" in self._per_rank:
             raise UserError(f"a checkpoint has a {'random' if not reserved else 'rank'} of its own")
+        for name, thing in (*self._state.items(), *self._per_rank.items()):
+            if not callable(getattr(thing, "state_dict", None)):
+                raise UserError(
+                    f"{name} is a {type(thing).__name__}, which has no state_dict(); give what has "
+                    "one, such as a model, an optimizer or a scheduler"
+                )
         check_directory(self.directory)
 
     # what a loop calls
@@ -110,7 +117,7 @@ class Checkpointer:
         except Exception as error:
             if switch.is_users(error):
                 raise
-            self._ended(Outcome(False, step, request, "", switch.one_line(error)))
+            self._ended(Outcome(False, step, request, "", in_words(error)))
         return self.wait() if self.sync else None
 
     def wait(self, timeout_s: float | None = None) -> Outcome | None:
@@ -190,7 +197,7 @@ class Checkpointer:
         except Exception as error:
             if switch.is_users(error):
                 raise
-            job.refused = switch.one_line(error)
+            job.refused = in_words(error)
         self._job = job
         self._thread = threading.Thread(
             target=self._run, args=(job, previous), name="rankscope-save", daemon=True
@@ -305,7 +312,8 @@ def check_directory(directory: Path) -> None:
         raise UserError(f"{directory} is a file; name a directory for checkpoints") from None
     except NotADirectoryError:
         raise UserError(f"{directory} is below a file; name a directory for checkpoints") from None
-    except OSError as error:
-        raise UserError(f"cannot make {directory} for checkpoints: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # a name may have a zero byte in it
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"cannot make {str(directory)!r} for checkpoints: {why}") from None
     if not os.access(directory, os.W_OK | os.X_OK):
         raise UserError(f"cannot write to {directory}; name another directory for checkpoints")

@@ -18,8 +18,6 @@ from torch.distributed.checkpoint.metadata import (
 
 from rankscope.protocol.manifest import Manifest, Place
 
-METADATA = ".metadata"
-
 
 def metadata(manifest: Manifest) -> Metadata:
     state: dict[str, STORAGE_TYPES] = {}

@@ -104,9 +104,11 @@ class Job:
         serial = publish.next_serial(self.directory)
         manifest = publish.assemble(folder, receipts, serial, self.saved.paths)
         publish.complete(folder, manifest)
-        path = publish.reveal(folder, self.directory, self.step)
+        path, unlinked = publish.reveal(folder, self.directory, self.step)
         size_bytes = sum(file.size_bytes for file in manifest.files)
         text = f"checkpoint of step {self.step} is complete: {path}"
+        if unlinked:
+            text += f"; {unlinked}"
         outcome = Outcome(True, self.step, self.request, str(path), text, size_bytes)
         with contextlib.suppress(Exception):  # whoever does not hear of it finds it on the disk
             meeting.announce(outcome)
@@ -180,6 +182,8 @@ class Job:
 
 def in_words(error: Exception) -> str:
     """``error`` on one line; of the system's errors what went wrong and with which file."""
+    text = switch.one_line(error)
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror}{f' ({error.filename})' if error.filename else ''}"
-    return switch.one_line(error)
+        text = f"{error.strerror}{f' ({error.filename})' if error.filename else ''}"
+    # As it may come to a terminal: nothing in it that a terminal would act on.
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)

@@ -115,8 +115,8 @@ class Meeting:
 
     def begin(self) -> None:
         """This rank takes part."""
+        self.pulse()  # first: who is at a later step and not here is taken for lost
         self._store.set(f"{self._everybody}/at/{self.rank}", b"%d" % self._step)
-        self.pulse()
 
     def pulse(self) -> None:
         """Say that this rank is at it. From a thread that nothing in the save can hold up."""

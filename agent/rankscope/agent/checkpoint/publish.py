@@ -90,30 +90,39 @@ def complete(folder: Path, manifest: Manifest) -> None:
     """Write what makes ``folder`` a checkpoint, and have all of it on the disk."""
     (folder / OWNER).unlink()
     with contextlib.suppress(AttributeError, TypeError):  # a torch whose metadata are others
-        write_small(folder, dcp.METADATA, pickle.dumps(dcp.metadata(manifest)))
+        for_torch = pickle.dumps(dcp.metadata(manifest))
+        write_small(folder, checkpoints.METADATA, for_torch)
+        manifest.metadata_bytes, manifest.metadata_crc32 = len(for_torch), zlib.crc32(for_torch)
     write_small(folder, MANIFEST, encode(manifest))
     sync(folder)
 
 
-def reveal(folder: Path, directory: Path, step: int) -> Path:
-    """Rename ``folder`` to the name of a checkpoint that is not taken; then move ``latest``."""
+def reveal(folder: Path, directory: Path, step: int) -> tuple[Path, str]:
+    """Rename ``folder`` to the name of a checkpoint that is not taken; then move ``latest``.
+
+    Returns where it is now, and why ``latest`` does not lead there; empty when it does.
+    """
     again = 0
     while (target := directory / checkpoints.directory_name(step, again)).exists():
         again += 1
     folder.rename(target)
     sync(directory)
-    link(directory, target.name)
-    return target
+    return target, link(directory, target.name)
 
 
-def link(directory: Path, name: str) -> None:
-    """Let ``latest`` lead to ``name``. Where that cannot be, there is none: nothing rests on it."""
+def link(directory: Path, name: str) -> str:
+    """Let ``latest`` lead to ``name``; why it does not, or nothing. No resume rests on it."""
     temporary = directory / f"{checkpoints.TEMPORARY}{checkpoints.LATEST}"
-    with contextlib.suppress(OSError):
+    try:
         temporary.unlink(missing_ok=True)
         temporary.symlink_to(name)
         temporary.replace(directory / checkpoints.LATEST)
         sync(directory)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        return f"{checkpoints.LATEST} does not lead to it ({error.strerror})"
+    return ""
 
 
 def next_serial(directory: Path) -> int:
