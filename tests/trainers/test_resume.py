@@ -73,7 +73,7 @@ def test_a_window_that_was_given_is_behind_the_position() -> None:
     ("trainer", "other", "options"),
     [
         ("ddp", "fsdp2", ("--workers", "1", "--accumulate", "2")),
-        ("fsdp2", "ddp", ("--precision", "bf16")),
+        ("fsdp2", "ddp", ("--precision", "fp16")),  # with a gradient scaler
     ],
 )
 def test_a_run_that_was_interrupted_goes_on_bit_for_bit(

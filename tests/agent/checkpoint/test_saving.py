@@ -1,6 +1,7 @@
 """Saves of one process: what is in them, what is kept, and what is refused."""
 
 import contextlib
+import math
 import os
 import random
 import threading
@@ -109,6 +110,41 @@ def test_random_numbers_go_on_where_they_were(tmp_path: Path) -> None:
     torch.rand(100)
     resumed.restore_random()
     assert (random.random(), numpy.random.rand(), torch.rand(1)) == drawn
+
+
+def test_a_gradient_scaler_goes_on_where_it_was(tmp_path: Path) -> None:
+    """Its factor and how long it has not overflowed decide which later updates are made."""
+
+    def begin() -> dict[str, Any]:
+        torch.manual_seed(0)
+        model = nn.Linear(3, 2)
+        scaler = torch.amp.grad_scaler.GradScaler("cpu", growth_interval=4)
+        return {"model": model, "optimizer": torch.optim.Adam(model.parameters()), "scaler": scaler}
+
+    def steps(things: dict[str, Any], first: int, last: int) -> list[Any]:
+        model, optimizer, scaler = things.values()
+        told = []
+        for step in range(first, last + 1):
+            loss = model(torch.full((1, 3), float(step))).square().sum()
+            factor = torch.tensor(math.inf if step % 5 == 1 else 1.0)
+            (scaler.scale(loss) * factor).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+            told.append((loss.item(), scaler.get_scale(), model.weight.tolist()))
+        return told
+
+    things = begin()
+    steps(things, 1, 9)
+    saver = Checkpointer(state=things, dir=tmp_path, sync=True)
+    outcome = saver.save(9)
+    assert outcome is not None
+    assert outcome.ok, outcome
+    whole = steps(things, 10, 20)
+    again = begin()
+    assert Checkpointer(state=again, dir=tmp_path).resume("auto") is not None
+    assert steps(again, 10, 20) == whole
+    assert len({scale for _, scale, _ in whole}) > 1
 
 
 def test_what_each_rank_has_for_itself_and_keys_that_are_numbers(tmp_path: Path) -> None:
