@@ -657,6 +657,20 @@ ANALYSIS = s.Analysis(
     notes=["nccl_trace_rank_3 was passed over: it is empty"],
 )
 
+RECORDING = s.Recording(
+    first_s=1_764_433_800.0,
+    last_s=1_764_433_812.5,
+    growing=False,
+    moments=[
+        s.Moment(
+            at_s=1_764_433_810.0,
+            severity="critical",
+            kind="rank-dead",
+            headline="rank 2 was killed by SIGKILL",
+        )
+    ],
+)
+
 STEPS = s.StepsView(
     run="20251129-160000-a1b2c3",
     step=12,
@@ -708,5 +722,6 @@ SHAPES: dict[str, s.Shape | list[s.DrillRow]] = {
     "memory": MEMORY_VIEW,
     "checkpoints": CHECKPOINTS,
     "steps": STEPS,
+    "recording": RECORDING,
     "analysis": ANALYSIS,
 }

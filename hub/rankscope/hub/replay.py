@@ -10,6 +10,7 @@ import msgspec
 from rankscope.hub import incidents
 from rankscope.hub.clock import FrozenClock
 from rankscope.hub.core import Core
+from rankscope.hub.past import Past, PastServer
 from rankscope.hub.restore import restore
 from rankscope.hub.runstate import run_state
 from rankscope.hub.server import Stop, serve_replay
@@ -25,7 +26,8 @@ ENDED = ("finished", "failed")
 
 
 def run_replay(directory: RunDirectory) -> None:
-    """Serve the run as its recording left it, until stdin closes.
+    """Serve the run as its recording left it, until stdin closes; requests that name a moment as
+    it was then. The run may be a live one, whose recording grows.
 
     Prints ``{"endpoint", "key"}`` as one JSON line; ``key`` is a viewer's key, made for this.
     """
@@ -40,7 +42,8 @@ def run_replay(directory: RunDirectory) -> None:
         key = ClientKey("viewer", info.run, viewer.public, viewer.secret, hub.public)
         line = {"endpoint": f"tcp://127.0.0.1:{port}", "key": msgspec.to_builtins(key)}
         print(json.dumps(line), flush=True)
-        serve_replay(core, sockets, clock, sys.stdin.fileno(), stop)
+        server = PastServer(Past(directory, info), core)
+        serve_replay(server, sockets, clock, sys.stdin.fileno(), stop)
     finally:
         sockets.close()
         # The reader of stdout may be gone: nothing more is to be said to it.

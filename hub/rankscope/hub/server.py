@@ -21,6 +21,18 @@ class TellsTime(Protocol):
     def now_s(self) -> float: ...
 
 
+class Receives(Protocol):
+    """What the sockets need of a hub: a :class:`Core`, or what stands before several."""
+
+    outbox: list[tuple[bytes, bytes]]
+
+    def junk(self, peer: bytes, role: str, what: str) -> None: ...
+
+    def receive(self, peer: bytes, role: str, frame: bytes, now_s: float) -> None: ...
+
+    def flush(self) -> None: ...
+
+
 class Stop:
     """Set by SIGTERM and SIGINT: the loop ends in order."""
 
@@ -66,8 +78,10 @@ def serve_live(
             return "told to end by end-hub"
 
 
-def serve_replay(core: Core, sockets: Sockets, clock: TellsTime, stdin: int, stop: Stop) -> None:
-    """Serve a state that does not change until ``stdin`` closes."""
+def serve_replay(
+    core: Receives, sockets: Sockets, clock: TellsTime, stdin: int, stop: Stop
+) -> None:
+    """Serve what does not change by itself until ``stdin`` closes."""
     sockets.watch(stdin)
     while not stop.reason:
         ready = sockets.poll(1.0)
@@ -76,7 +90,7 @@ def serve_replay(core: Core, sockets: Sockets, clock: TellsTime, stdin: int, sto
             return
 
 
-def handle(core: Core, sockets: Sockets, now_s: float) -> None:
+def handle(core: Receives, sockets: Sockets, now_s: float) -> None:
     """Take in what has come, for a while, and send what that calls for."""
     deadline = time.monotonic() + MAX_ROUND_S
     for peer, role, frame in sockets.receive():
@@ -89,7 +103,7 @@ def handle(core: Core, sockets: Sockets, now_s: float) -> None:
             return  # the rest waits in libzmq until the timers were served
 
 
-def send(core: Core, sockets: Sockets) -> None:
+def send(core: Receives, sockets: Sockets) -> None:
     """Send what the hub has to say."""
     if core.outbox:
         core.flush()  # who gets an answer may rely on it that what it said is kept
