@@ -1,0 +1,86 @@
+"""The screens of steps, checkpoints and runs as text: the same words, for a pipe."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from rankscope.protocol import jsontext, rundir, shapes
+from rankscope.tui.commands import ls, runs
+from rankscope.tui.runs import gravest_open, listed
+from rankscope.tui.text.checkpoints import checkpoints_text
+from rankscope.tui.text.ls import ls_text
+from rankscope.tui.text.output import untoned
+from rankscope.tui.text.steps import steps_text
+from rankscope.tui.words.runs import verdict
+from support import screenscenes as scenes
+from support.scenes import DEAD, HUB_S
+
+GOLDEN = Path(__file__).parent / "golden"
+TEXTS = {
+    "steps-late": lambda: steps_text(scenes.steps_view(late=True), 5),
+    "steps-odd": lambda: steps_text(scenes.steps_view(odd=True)),
+    "steps-none": lambda: steps_text(scenes.empty_view()),
+    "checkpoints-saving": lambda: checkpoints_text(scenes.checkpoints_view(saving=True)),
+    "checkpoints-failed": lambda: checkpoints_text(scenes.checkpoints_view(failed=True)),
+    "checkpoints-none": lambda: checkpoints_text(scenes.no_checkpoints()),
+    "runs": lambda: ls_text(scenes.RUNS, Path("/runs"), HUB_S, 100),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_text_is_as_it_was_when_it_was_last_read(name: str, write_golden: bool) -> None:
+    """In the words of the screen of the same name."""
+    text = "".join(f"{untoned(line)}\n" for line in TEXTS[name]())
+    path = GOLDEN / f"{name}.txt"
+    if write_golden:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == text
+
+
+def test_runs_is_the_listing_under_the_name_of_its_screen() -> None:
+    """One listing, two names."""
+    assert runs.run is ls.run
+
+
+def incident(id_: str, event: str, finding: shapes.Finding) -> bytes:
+    return msgspec.json.encode(scenes.incident(id_, event, 1.0, finding)) + b"\n"
+
+
+def test_a_runs_verdict_is_the_gravest_finding_that_its_log_leaves_open(tmp_path: Path) -> None:
+    """Closed ones, commands, and lines that were cut off say nothing."""
+    log = tmp_path / "incidents.jsonl"
+    asked = msgspec.structs.replace(DEAD, kind="command")
+    mild = msgspec.structs.replace(DEAD, severity="warning", headline="slow")
+    log.write_bytes(
+        incident("a", "opened", DEAD)
+        + incident("a", "closed", DEAD)
+        + incident("b", "opened", mild)
+        + incident("c", "opened", asked)
+        + b'{"id": "d", "ev'
+    )
+    found = gravest_open(log)
+    assert found is not None
+    assert found.headline == "slow"
+    with log.open("ab") as file:
+        file.write(b"\n" + incident("e", "opened", DEAD))
+    found = gravest_open(log)
+    assert found is not None
+    assert found.severity == "critical"
+    assert gravest_open(tmp_path / "none") is None
+
+
+def test_the_listing_tells_how_each_run_is(tmp_path: Path) -> None:
+    """From its log and its exit code, without asking a hub."""
+    directory = rundir.create(tmp_path, "run-1", command=["true"], name="", now_s=1.0)
+    info = msgspec.structs.replace(directory.read_info(), ended_s=2.0, exit_code=0)
+    directory.write_info(info)
+    (one,) = listed(tmp_path)
+    assert verdict(one).word == "finished"
+    directory.incidents.write_bytes(incident("a", "opened", DEAD))
+    (one,) = listed(tmp_path)
+    assert (one.severity, verdict(one).word) == ("critical", DEAD.headline)
+    document = json.loads(jsontext.dumps({"runs": [one]}))
+    assert document["runs"][0]["headline"] == DEAD.headline

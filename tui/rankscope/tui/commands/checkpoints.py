@@ -1,0 +1,29 @@
+"""``rankscope checkpoints``: how far a save is, what came of earlier ones, and of commands."""
+
+from argparse import Namespace
+
+from rankscope.protocol.exits import Exit
+from rankscope.tui.arguments import OneLineParser, add_json, add_run
+
+HELP = "a save by rank while it is written, earlier saves, and commands and what came of them"
+
+
+def options(parser: OneLineParser) -> None:
+    add_run(parser)
+    add_json(parser)
+
+
+def run(given: Namespace) -> int:
+    from rankscope.protocol import jsontext
+    from rankscope.protocol.shapes import CheckpointsView
+    from rankscope.tui import source
+    from rankscope.tui.text.checkpoints import checkpoints_text
+    from rankscope.tui.text.output import width, write
+
+    with source.open_client(given) as client:
+        view = source.ask(client, "checkpoints", CheckpointsView)
+    if given.json:
+        print(jsontext.dumps(view))
+    else:
+        write(checkpoints_text(view, width()))
+    return Exit.FINE

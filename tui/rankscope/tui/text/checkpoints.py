@@ -1,0 +1,73 @@
+"""Saves and commands as text, in the words of the screen."""
+
+from rankscope.protocol.shapes import CheckpointsView, Command, SaveOutcome, SaveRow
+from rankscope.tui.text.output import toned
+from rankscope.tui.text.table import Column, table
+from rankscope.tui.words import checkpoints as words
+from rankscope.tui.words import numbers
+from rankscope.tui.words.marks import safe
+
+COLUMNS = (
+    Column("rank"),
+    Column("phase", right=False),
+    Column("for"),
+    Column("written"),
+    Column("of"),
+    Column("rate"),
+)
+
+
+def checkpoints_text(view: CheckpointsView, width: int = 80) -> list[str]:
+    """The newest checkpoint, the save in work, what came of earlier ones, and of commands."""
+    lines = [_newest(view)]
+    text = view.note or view.pending
+    if text:
+        lines.append(f"in work: {safe(text)}")
+    if view.ranks:
+        lines += ["", words.total_text(view)]
+        lines += table(COLUMNS, [_row(row, view.slowest) for row in view.ranks], width)
+        if view.left_out:
+            lines.append(f"{numbers.plural(view.left_out, 'rank')} further along left out")
+    if view.outcomes:
+        lines += ["", "saves, the newest first:", *map(_outcome, view.outcomes)]
+    if view.commands:
+        lines += ["", "commands, the newest first:", *map(_command, view.commands)]
+    refused = {name: safe(why) for name, why in view.possible.items() if why}
+    if len(refused) == len(view.possible) and len(set(refused.values())) == 1:
+        lines += ["", f"no command is possible now: {next(iter(refused.values()))}"]
+    elif refused:
+        lines += ["", "not possible now:", *(f"  {name}: {why}" for name, why in refused.items())]
+    return lines
+
+
+def _newest(view: CheckpointsView) -> str:
+    if view.last is None:
+        return "no checkpoint yet"
+    state = "verified" if view.last.verified else "not verified"
+    return f"checkpoint step {numbers.count(view.last.step)} {state}: {safe(view.last.path)}"
+
+
+def _row(row: SaveRow, slowest: int | None) -> tuple[str, ...]:
+    rate = row.rate_bytes_per_s
+    return (
+        str(row.rank),
+        f"{row.phase}, slowest" if row.rank == slowest else row.phase,
+        numbers.age(row.phase_s),
+        f"{words.share(row):.0%}",
+        numbers.size_bytes(row.total_bytes),
+        numbers.DASH if rate is None else f"{numbers.size_bytes(round(rate))}/s",
+    )
+
+
+def _outcome(one: SaveOutcome) -> str:
+    mark = words.outcome_mark(one)
+    head = toned(f"{mark.glyph} {mark.word}", mark.tone)
+    step = f"step {numbers.count(one.step)}"
+    return f"  {head}  {step}  {numbers.age(one.age_s)} ago  {words.outcome_text(one)}"
+
+
+def _command(one: Command) -> str:
+    mark = words.command_mark(one)
+    head = toned(f"{mark.glyph} {mark.word}", mark.tone)
+    ago = numbers.age(one.age_s if one.ended_age_s is None else one.ended_age_s)
+    return f"  {head}  {one.command}  {ago} ago  {safe(one.author)}: {safe(one.text)}"
