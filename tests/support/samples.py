@@ -646,6 +646,16 @@ CHECKPOINTS = s.CheckpointsView(
     ),
     possible={"resume": "", "pause": "the run is paused already"},
     note="paused after step 14 by ada@node-a: rankscope resume",
+    parity=s.Parity(
+        text="parity: first differs at step 14: rank 1 has loss 2.5, before it was 2.25; 1 step "
+        "before it bitwise equal",
+        over=True,
+        steps=1,
+        first_step=13,
+        last_step=13,
+        batches=1,
+        difference=s.ParityDifference(step=14, rank=1, what="loss", before=2.25, now=2.5),
+    ),
 )
 
 ANALYSIS = s.Analysis(

@@ -142,6 +142,9 @@ class Status(Shape):
     control: str = ""
     """One line on the operator's request in work, or on a pause or stop; empty when there is
     none."""
+    parity: str = ""
+    """One line on whether a restarted run is what it was before; empty when it was not
+    restarted."""
 
 
 class History(Shape):
@@ -251,6 +254,9 @@ class Overview(Shape):
     none."""
     nodes_in_short: NodesInShort | None = None
     """In place of ``nodes`` when there are more of them than the request's argument ``nodes``."""
+    parity: str = ""
+    """One line on whether a restarted run is what it was before; empty when it was not
+    restarted."""
 
 
 class GroupRow(Shape):
@@ -500,6 +506,37 @@ class SaveOutcome(Shape):
     size_bytes: int
 
 
+class ParityDifference(Shape):
+    """Where a run that went on is not what it was before."""
+
+    step: int
+    rank: int
+    what: str
+    """``loss``; or ``batch`` when the rank was given other data."""
+    before: float | str
+    """The loss; of a batch its fingerprint, in hexadecimal."""
+    now: float | str
+
+
+class Parity(Shape):
+    """Whether the losses and the data of an attempt are those of the attempts before, bit for bit.
+
+    Compared are the steps that both have told; of data those that are fingerprinted.
+    """
+
+    text: str
+    """In one line: ``parity: 12 steps bitwise equal (13 to 24)``."""
+    over: bool = False
+    """Nothing more will be compared."""
+    steps: int = 0
+    """Equal on all ranks, before the first difference."""
+    first_step: int | None = None
+    last_step: int | None = None
+    batches: int = 0
+    """Steps among them whose data were compared, too."""
+    difference: ParityDifference | None = None
+
+
 class CheckpointsView(Shape):
     run: str
     pending: str
@@ -523,6 +560,8 @@ class CheckpointsView(Shape):
     """For each command: empty when it would be accepted now, else why not, in words."""
     note: str = ""
     """As ``control`` in ``status``."""
+    parity: Parity | None = None
+    """None when there was no restart, or nothing to compare yet."""
 
 
 class StepAnomaly(Shape):
@@ -604,23 +643,6 @@ class DrillRow(Shape):
     say."""
 
 
-VIEWS: dict[str, type[Shape]] = {
-    "status": Status,
-    "overview": Overview,
-    "rank": RankDetail,
-    "incidents": Incidents,
-    "numerics": Numerics,
-    "stacks": StacksView,
-    "collectives": Collectives,
-    "memory": MemoryView,
-    "checkpoints": CheckpointsView,
-    "steps": StepsView,
-}
-"""The views this version serves. ``rank`` needs the argument ``rank``; ``numerics``, ``stacks``,
-``collectives`` and ``steps`` take it."""
-
-SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
-"""From mild to grave."""
 class Moment(Shape):
     """When a finding opened."""
 
@@ -643,4 +665,21 @@ class Recording(Shape):
     """Of the incident log, oldest first; they may be older than ``first_s``."""
 
 
+VIEWS: dict[str, type[Shape]] = {
+    "status": Status,
+    "overview": Overview,
+    "rank": RankDetail,
+    "incidents": Incidents,
+    "numerics": Numerics,
+    "stacks": StacksView,
+    "collectives": Collectives,
+    "memory": MemoryView,
+    "checkpoints": CheckpointsView,
+    "steps": StepsView,
     "recording": Recording,
+}
+"""The views this version serves. ``rank`` needs the argument ``rank``; ``numerics``, ``stacks``,
+``collectives`` and ``steps`` take it."""
+
+SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
+"""From mild to grave."""
