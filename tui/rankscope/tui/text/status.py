@@ -194,6 +194,9 @@ def _foot(status: Status, overview: Overview, width: int) -> Iterator[str]:
         parts.append(f"probes off: {', '.join(map(safe, off))}")
     for line in _flow(parts, "   ", width - 2):
         yield "  " + line
+    if status.parity:
+        for line in _wrap(safe(status.parity), 2, width):
+            yield "  " + line
     if overview.hub_note:
         for line in _wrap(f"hub: {safe(overview.hub_note)}", 2, width):
             yield toned(f"  {line}", "warn")
