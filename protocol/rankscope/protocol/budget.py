@@ -133,11 +133,14 @@ def sent_bytes(
     ranks: int,
     inventory: Inventory = MIXED_PRECISION_ADAM,
     shard: int | None = None,
+    *,
+    gathers: int = 2,
 ) -> float:
     """What each rank sends for one update without accumulation, by the ring formulas.
 
-    Sharded parameters are gathered twice (forward, and again backward) and gradients reduced and
-    scattered; in a hybrid the shards' gradients are then reduced between the groups.
+    Sharded parameters are gathered twice (forward, and again backward), or once where they are
+    kept in between, and gradients reduced and scattered; in a hybrid the shards' gradients are
+    then reduced between the groups.
     """
     divisors(scheme, ranks, shard)
     gradient, weights = parameters * inventory.gradient, parameters * inventory.parameter
@@ -149,9 +152,9 @@ def sent_bytes(
         case "zero1" | "zero2":
             return ring_bytes(gradient, ranks) + ring_bytes(weights, ranks)
         case "fsdp":
-            return ring_bytes(gradient, ranks) + 2 * ring_bytes(weights, ranks)
+            return ring_bytes(gradient, ranks) + gathers * ring_bytes(weights, ranks)
     assert shard is not None
-    within = ring_bytes(gradient, shard) + 2 * ring_bytes(weights, shard)
+    within = ring_bytes(gradient, shard) + gathers * ring_bytes(weights, shard)
     return within + all_reduce_bytes(gradient / shard, ranks // shard)
 
 

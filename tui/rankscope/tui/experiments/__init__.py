@@ -1,0 +1,1 @@
+"""Experiments on this machine: real trainings that are started to be measured."""
