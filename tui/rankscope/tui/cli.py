@@ -20,6 +20,7 @@ COMMANDS = (
     "run",
     "demo",
     "top",
+    "replay",
     "ls",
     "status",
     "ranks",
@@ -43,6 +44,7 @@ NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 LATER = frozenset(
     {
+    "grant",
         *("pause", "resume", "stop"),
         *("cancel", "replay", "scale"),
         *("compare", "grant"),

@@ -90,6 +90,16 @@ def connect(directory: RunDirectory, role: Role = "operator") -> HubClient:
     return ReplayClient(directory)
 
 
+def connect_past(directory: RunDirectory) -> HubClient:
+    """A client of a hub that serves the recording of ``directory``, also of a live run.
+
+    Raises :class:`UserError` when there is none that can be read.
+    """
+    if not any(directory.recording.glob("*.rec")):
+        raise UserError(f"run {directory.run} has no recording to go back to", Exit.UNREACHABLE)
+    return ReplayClient(directory)
+
+
 def check(directory: RunDirectory) -> RunInfo:
     """``run.json`` of a run that can be shown; raises :class:`UserError` when it cannot."""
     directory.check()

@@ -11,6 +11,7 @@ from rankscope.tui.dashboard.source import Choice, PollerFactory, Source
 from rankscope.tui.dashboard.terminal import is_usable
 from rankscope.tui.feed.client import HubClient
 from rankscope.tui.feed.poller import Connection, Poller, Snapshot
+from rankscope.tui.feed.timesource import TimeSource
 from rankscope.tui.runs import listed
 
 INTERVAL_S = 0.25
@@ -70,17 +71,37 @@ def show_remote(
 def of_directory(directory: RunDirectory, title: str, readonly: bool) -> Source:
     """A run of this machine: looked at with the viewer's key, commanded with the operator's."""
     return Source(
-        feed(lambda: reach.connect(directory, "viewer")),
+        feed(lambda: reach.connect(directory, "viewer"), lambda: reach.connect_past(directory)),
         title,
         readonly=readonly,
         operator=None if readonly else lambda: reach.connect(directory, "operator"),
     )
 
 
-def feed(connect: Callable[[], Connection]) -> PollerFactory:
-    """What makes the poller of a hub."""
+def show_past(directory: RunDirectory, *, begin: str | float, speed: float) -> int:
+    """The dashboard over the recording of the run in ``directory``, and nothing live."""
+    from rankscope.tui.dashboard.app import run_dashboard
+
+    def connect() -> HubClient:
+        return reach.connect_past(directory)
+
+    times = TimeSource(can_go_back=True, live=False, begin=begin, speed=speed)
+    source = Source(
+        feed(connect, connect, times),
+        directory.run,
+        why_not="a recording cannot be commanded: rankscope top shows the run itself",
+    )
+    return run_dashboard(source)
+
+
+def feed(
+    connect: Callable[[], Connection],
+    connect_past: Callable[[], Connection] | None = None,
+    times: TimeSource | None = None,
+) -> PollerFactory:
+    """What makes the poller of a hub, and of the recording beside it."""
 
     def make(on_update: Callable[[Snapshot], None]) -> Poller:
-        return Poller(connect, INTERVAL_S, on_update)
+        return Poller(connect, INTERVAL_S, on_update, connect_past=connect_past, times=times)
 
     return make

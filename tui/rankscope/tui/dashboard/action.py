@@ -67,6 +67,7 @@ KEY_NAMES = {
     "left_curly_bracket": "{",
     "right_curly_bracket": "}",
     "plus": "+",
+    "equals_sign": "=",
     "minus": "-",
 }
 """How Textual's names of keys are written on screen."""

@@ -225,7 +225,7 @@ MOVING_ACTIONS: tuple[Action, ...] = (
         "move('page_up')", ("pageup", "ctrl+u"), "page up", "One page up.", "moving", palette=False
     ),
     Action("move('first')", ("g", "home"), "first", "To the first line.", "moving", palette=False),
-    Action("move('last')", ("G", "end"), "last", "To the last line.", "moving", palette=False),
+    Action("move('last')", ("G",), "last", "To the last line.", "moving", palette=False),
 )
 
 # Ctrl-Z means nothing on purpose: under `rankscope run` and `make demo` this process has relatives

@@ -28,6 +28,7 @@ from rankscope.tui.dashboard.screens.base import Direction, Room, Screen
 from rankscope.tui.dashboard.screens.ranks import RanksScreen
 from rankscope.tui.dashboard.source import FEED_ENDS_WITHIN_S, Choice, Source
 from rankscope.tui.dashboard.typed import Typed
+from rankscope.tui.dashboard.timekeys import TimeKeys
 from rankscope.tui.dashboard.widgets.ascii_filter import AsciiFilter
 from rankscope.tui.dashboard.widgets.canvas import Canvas
 from rankscope.tui.dashboard.widgets.theme_filter import THEMES, Theme, ThemeFilter, following
@@ -43,7 +44,7 @@ class Bare(TextualScreen[None], inherit_bindings=False):
     """Textual's screen without its keys: Tab is ours."""
 
 
-class Dashboard(App[None]):
+class Dashboard(TimeKeys, App[None]):
     """One canvas over the whole terminal."""
 
     BINDINGS = [  # noqa: RUF012 - Textual's own annotation
@@ -196,7 +197,7 @@ class Dashboard(App[None]):
     def _on_mail(self) -> None:
         """Take the newest snapshot; draw it at once only when it changes what one must know."""
         snapshot = self._mailbox.take()
-        if snapshot is None:
+        if snapshot is None or self._holds(snapshot):
             return
         before = self._picture
         self._picture = replace(before, snapshot=snapshot)

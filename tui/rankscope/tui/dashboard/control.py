@@ -13,6 +13,7 @@ from rankscope.tui.words.marks import safe
 
 YES, NO = ("y",), ("n", "escape", "q")
 LOCKED = "commands are locked: u unlocks them"
+STANDS_STILL = "this is not live: End goes back to the run as it is"
 OVER = "the run is over: there is nothing to command"
 
 
@@ -48,6 +49,8 @@ class Control:
     def _refused(self, picture: Picture) -> str:
         if not self._allowed:
             return self._why_not
+        if picture.stands_still:
+            return STANDS_STILL
         return OVER if picture.ended else ""
 
     def answer(self, key: str) -> str | None:

@@ -30,6 +30,9 @@ class Picture:
     readonly: bool = True
     ends_run: bool = False
     """The run ends when the dashboard is left, as a demonstration does."""
+    frozen_t_s: float | None = None
+    """When this picture was frozen (local monotonic clock); None while it is replaced by newer
+    ones."""
     memory: Memory = field(default_factory=Memory, compare=False, repr=False)
 
     @property
@@ -39,6 +42,11 @@ class Picture:
     @property
     def overview(self) -> Overview | None:
         return self.snapshot.overview
+
+    @property
+    def stands_still(self) -> bool:
+        """It is of the past, or frozen: nothing in it grows older, and it commands nothing."""
+        return self.snapshot.past is not None or self.frozen_t_s is not None
 
     @property
     def ended(self) -> bool:
@@ -54,6 +62,9 @@ class Picture:
         status = self.status
         return (
             self.snapshot.link,
+            None
+            if self.snapshot.past is None
+            else (self.snapshot.past.at_s, self.snapshot.past.speed),
             None if self.snapshot.rank is None else self.snapshot.rank.row.rank,
             None if status is None else status.state,
             tuple((each.kind, tuple(each.ranks)) for each in self.findings),

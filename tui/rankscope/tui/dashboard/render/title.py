@@ -12,6 +12,7 @@ from rankscope.tui.dashboard.render.line import (
     spread,
     width_of,
 )
+from rankscope.tui.dashboard.render.timeline import frozen_spans, past_spans
 from rankscope.tui.words import numbers
 from rankscope.tui.words.marks import safe
 
@@ -51,6 +52,10 @@ def control_lines(picture: Picture, width: int) -> list[Line]:
 def freshness(picture: Picture, now_t_s: float) -> list[Span]:
     """``● live 0.2 s`` and its less pleasant forms."""
     snapshot = picture.snapshot
+    if snapshot.past is not None and snapshot.link != "away":
+        return past_spans(snapshot.past)
+    if picture.frozen_t_s is not None:
+        return frozen_spans(picture.frozen_t_s, now_t_s)
     if snapshot.replay:
         ended = _ended(picture)
         return [Span(f"■ recording{',' if ended else ''}{ended}", "dim")]
@@ -86,7 +91,8 @@ def _up(picture: Picture, now_t_s: float) -> Span:
     overview = picture.overview
     if overview is None:
         return Span("")
-    moving = picture.snapshot.link == "up" and not (picture.ended or picture.snapshot.replay)
+    still = picture.ended or picture.snapshot.replay or picture.stands_still
+    moving = picture.snapshot.link == "up" and not still
     since_s = max(0.0, now_t_s - picture.snapshot.taken_t_s) if moving else 0.0
     word = "ran" if picture.ended else "up"
     return Span(f"{word} {numbers.clock(overview.up_s + since_s)}", "dim")

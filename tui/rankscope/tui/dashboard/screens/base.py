@@ -13,7 +13,8 @@ from rankscope.tui.dashboard.actions import footer_actions
 from rankscope.tui.dashboard.filtering import Filter, parsed
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.bottom import footer_line, prompt_line
-from rankscope.tui.dashboard.render.line import Line, Span, fit, line, rule, text_of
+from rankscope.tui.dashboard.render.line import Line, Span, fit, line, text_of
+from rankscope.tui.dashboard.render.timeline import rule_or_timeline
 from rankscope.tui.dashboard.render.title import control_lines, title_line
 from rankscope.tui.dashboard.render.verdict import verdict_lines
 from rankscope.tui.feed.poller import Wanted
@@ -202,5 +203,5 @@ def head_lines(picture: Picture, room: Room, *, brief: bool) -> list[Line]:
         title_line(picture, room.width, room.now_t_s, room.rights),
         *verdict_lines(picture, room.width, room.now_t_s, brief=brief),
         *control_lines(picture, room.width),
-        rule(room.width),
+        rule_or_timeline(picture, room.width),
     ]
