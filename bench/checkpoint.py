@@ -2,7 +2,8 @@
 
 Two ranks train a sharded model; each writes over 300 MB. A round is a few steps without a save, one
 synchronous save of DCP, and one of ours with steps until it is published. The stall of ours is all
-that these steps and the save's own call took beyond the median of the steps without one.
+that these steps and the save's own call took beyond the median of the steps without one. Beside it
+stands the noise: what as many steps after it, without a save, took beyond that median.
 """
 
 import argparse
@@ -88,6 +89,7 @@ def rank_main(folder: Path, rounds: int) -> None:
             if not saving:
                 break
         published_s = time.perf_counter() - begun_s
+        after = [step() for _ in range(min(len(busy), 4 * STEPS))]
         outcome = saver.wait()
         assert outcome is not None
         assert outcome.ok, outcome
@@ -96,6 +98,7 @@ def rank_main(folder: Path, rounds: int) -> None:
             {
                 "call_s": call_s,
                 "stall_s": max(0.0, call_s + sum(busy) - len(busy) * usual_s),
+                "noise_s": (sum(after) / len(after) - usual_s) * len(busy),
                 "theirs_s": theirs_s,
                 "step_s": usual_s,
                 "published_s": published_s,
@@ -192,9 +195,10 @@ def main(rounds: int) -> int:
         0.1,
         rounds=len(told),
         bytes_a_rank=int(told[0]["bytes"]),
+        **_figure.load(),
         **{
             name: middle(name)
-            for name in ("theirs_s", "stall_s", "call_s", "published_s", "step_s")
+            for name in ("theirs_s", "stall_s", "noise_s", "call_s", "published_s", "step_s")
         },
     )
     _figure.figure("checkpoint.write", ours_s / plain_s, "of a plain write", 1.43, plain_s=plain_s)

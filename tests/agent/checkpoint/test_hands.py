@@ -8,6 +8,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -40,9 +41,13 @@ def target(tmp_path: Path) -> Iterator[int]:
     os.close(descriptor)
 
 
+def data_of(buffer: Buffer) -> memoryview:
+    array: Any = buffer.tensor.numpy()
+    return memoryview(array)
+
+
 def outside(buffer: Buffer, patience_s: tuple[float, float, float]) -> Outside:
-    data = memoryview(buffer.tensor.numpy())
-    return Outside(data, buffer.descriptor, threading.Event(), patience_s)
+    return Outside(data_of(buffer), buffer.descriptor, threading.Event(), patience_s)
 
 
 def check(buffer: Buffer, target: int, crc32s: list[int], told: list[int]) -> None:
@@ -65,7 +70,7 @@ def test_another_process_writes_what_this_one_would(
         found = hand.write(target, SPANS, told.append)
         hand.sync(tmp_path / "file")
     check(buffer, target, found, told)
-    inside = Inside(memoryview(buffer.tensor.numpy()))
+    inside = Inside(data_of(buffer))
     assert inside.write(target, SPANS, lambda count: None) == found
 
 
@@ -117,7 +122,6 @@ def test_a_process_that_is_killed_costs_the_save_in_words(buffer: Buffer, target
 def test_a_save_that_is_cancelled_ends_the_process(buffer: Buffer, target: int) -> None:
     """Also one that does not get on."""
     pids: list[int] = []
-    data = memoryview(buffer.tensor.numpy())
     cancelled = threading.Event()
 
     def stop(pid: int) -> None:
@@ -125,7 +129,7 @@ def test_a_save_that_is_cancelled_ends_the_process(buffer: Buffer, target: int) 
         pids.append(pid)
         cancelled.set()
 
-    with Outside(data, buffer.descriptor, cancelled, (NEVER_S, 0, 0)) as hand:
+    with Outside(data_of(buffer), buffer.descriptor, cancelled, (NEVER_S, 0, 0)) as hand:
         error = while_writing(hand, target, stop)
     assert str(error) == "cancelled"
     assert not Path(f"/proc/{pids[0]}").exists()

@@ -53,7 +53,8 @@ class Rings:
     def __init__(self, size: int, kept: int) -> None:
         self.size, self.kept = size, kept
         self.arrays = {name: np.zeros((size, kept), dtype=np.int64) for name in self.NAMES}
-        self.step, self.life, self.loss, self.batch = map(memoryview, self.arrays.values())
+        cells: list[Any] = [memoryview(array) for array in self.arrays.values()]  # type: ignore[arg-type]
+        self.step, self.life, self.loss, self.batch = cells
 
 
 class Parity:
