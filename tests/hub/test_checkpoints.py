@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
-from rankscope.hub.core import Core
 from rankscope.protocol import codec, shapes
 from rankscope.protocol import messages as m
+from support.control import command, controlled, orders
 from support.world import World
 
 
@@ -18,23 +18,7 @@ def saving(world: World, rank: int, phase: str = "idle", **fields: Any) -> None:
 
 def ask(world: World) -> m.CommandReply:
     """An operator asks for a checkpoint."""
-    frame = codec.encode(m.CommandRequest(1, "checkpoint", "ada@laptop"))
-    world.core.receive(b"client", "operator", frame, world.now_s)
-    replies = [codec.decode(f) for peer, f in world.core.outbox if peer == b"client"]
-    reply = replies[-1]
-    assert isinstance(reply, m.CommandReply)
-    return reply
-
-
-def orders(core: Core) -> dict[str, m.Order]:
-    """What the hub has told the ranks since it was asked last."""
-    found = {}
-    for peer, frame in core.outbox:
-        message = codec.decode(frame)
-        if isinstance(message, m.Order):
-            found[peer.decode()] = message
-    core.outbox.clear()
-    return found
+    return command(world, "checkpoint")
 
 
 def view(world: World) -> shapes.CheckpointsView:
@@ -54,6 +38,7 @@ def ready(ranks: int = 3) -> World:
     world = World(ranks=ranks)
     for rank in range(ranks):
         saving(world, rank)
+        controlled(world, rank, saver=True)
     return world.step()
 
 
@@ -68,11 +53,13 @@ def test_a_request_goes_to_all_ranks_until_each_has_heard_of_it() -> None:
     assert {order.request for order in told.values()} == {reply.reference}
     assert not ask(world).accepted
     for rank in (0, 2):
-        saving(world, rank, pending=reply.reference, text="waiting for all ranks to hear of it")
+        controlled(world, rank, "waiting", request=reply.reference, saver=True)
     world.core.outbox.clear()
     world.advance(2.0)
     assert sorted(orders(world.core)) == ["rank 1"]
     assert view(world).pending == "pending: rank 1 has not heard of it"
+    for rank in range(3):
+        controlled(world, rank, "done", request=reply.reference, boundary=4, saver=True)
     saving(world, 1, "writing", step=4, request=reply.reference, total_bytes=100, done_bytes=10)
     world.advance(0.5)
     now = view(world)
@@ -91,23 +78,10 @@ def test_a_rank_in_evaluation_is_named_while_a_request_waits_for_it() -> None:
     world = ready()
     reply = ask(world)
     for rank in range(3):
-        saving(world, rank, pending=reply.reference)
+        controlled(world, rank, "waiting", request=reply.reference, saver=True)
     world.beat(2, expecting="evaluation")
     world.tick()
     assert view(world).pending == "pending: rank 2 is in evaluation"
-
-
-def test_what_cannot_be_asked_for_is_refused_in_words() -> None:
-    """No checkpointer, on all ranks or on one; no boundary; a run that is over."""
-    world = World(ranks=2)
-    assert "has no checkpointer" in ask(world).text
-    saving(world, 0)
-    assert "rank 1 has no checkpointer" in ask(world).text
-    saving(world, 1)
-    world.hello(1, boundary=False)
-    assert "rank 1 gave no boundary yet" in ask(world).text
-    world.finish(0).finish(1).advance(1.0)
-    assert ask(world).text == "the run is over"
 
 
 def test_a_failed_save_is_found_and_closes_with_the_next_good_one() -> None:

@@ -303,7 +303,7 @@ def test_a_rank_attached_again_begins_anew() -> None:
 
 
 def test_commands_are_answered_in_words() -> None:
-    """What is not built says so, what does not exist too; a live run's hub is not ended."""
+    """What cannot be had now says why, what does not exist too; a live run's hub is not ended."""
     world = World(1)
     world.step()
 
@@ -316,9 +316,10 @@ def test_commands_are_answered_in_words() -> None:
         assert reply.request == 3
         return reply
 
-    for name in ("pause", "resume", "stop"):
-        assert command(name).text == "not available in this version"
-    assert "no checkpointer" in command("checkpoint").text
+    for name in ("checkpoint", "pause", "stop"):
+        assert command(name).text == "rank 0 gave no boundary yet: no call of end_step"
+    assert command("resume").text == "the run is not paused"
+    assert "nothing to cancel" in command("cancel").text
     assert "no command 'dance'" in command("dance").text
     assert not command("end-hub").accepted
     world.run_end(0)

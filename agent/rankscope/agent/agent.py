@@ -25,16 +25,26 @@ class Agent:
         """``loader``, with the wait for each batch timed; as long and as re-iterable as it is."""
         return loader if self._session is None else self._session.batches(loader)
 
-    def end_step(self, loss: Any = None, tokens: int | None = None) -> None:
+    def end_step(self, loss: Any = None, tokens: int | None = None) -> bool:
         """The step ends here: the one boundary where commands act.
 
-        Waits for nothing, but while all ranks agree on an operator's request: for at most 2 s.
+        Returns whether training is to go on: False once an operator (or a signal, see ``attach``)
+        has stopped the run, on all ranks at the same step. A loop may look at that, or at
+        :attr:`should_stop`; one that does not goes on.
+
+        Waits for nothing, but while all ranks agree on a request (at most 2 s), stand together at
+        the boundary that they have agreed on (at most 40 s, and only for a stop or a pause), or
+        are paused there.
 
         ``loss``: a number, or a one-element tensor (of a CUDA device it is read at a later step).
         ``tokens``: how many this rank trained on in this step.
         """
-        if self._session is not None:
-            self._session.end_step(loss, tokens)
+        return True if self._session is None else self._session.end_step(loss, tokens)
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether the run was stopped: true on all ranks after the same ``end_step``."""
+        return self._session is not None and self._session.should_stop
 
     def expect(self, what: str) -> contextlib.AbstractContextManager[None]:
         """Marks a stretch that may be long (``with agent.expect("evaluation"):``).

@@ -21,6 +21,7 @@ def attach(
     checkpoint: object = None,
     name: str | None = None,
     start_step: int = 0,
+    on_signal: object = None,
 ) -> Agent:
     """Observe the training of ``model`` with ``optimizer``; begins at once, and never raises.
 
@@ -33,6 +34,13 @@ def attach(
     :class:`~rankscope.agent.checkpoint.Checkpointer`, saves when an operator asks, at a call of
     ``end_step``.
 
+    ``on_signal``, a signal or a list of them (``signal.SIGUSR1``), is a scheduler's warning: the
+    ranks save and stop at their next common boundary, whichever of them it is sent to. Give it on
+    all ranks, in the main thread, to a loop that calls ``end_step`` and looks at what that returns.
+    A handler that was there before is called as ever; where there was none, the signal acts as it
+    would without this when no such boundary comes within 5 s (or three steps), when the save fails,
+    and when it is sent a second time.
+
     ``RANKSCOPE=off`` makes this a no-op.
     """
     if os.environ.get(env.SWITCH, "").strip().lower() == "off":
@@ -41,7 +49,12 @@ def attach(
         from rankscope.agent import registry
 
         return registry.join(
-            model, optimizer, checkpoint=checkpoint, name=name, start_step=start_step
+            model,
+            optimizer,
+            checkpoint=checkpoint,
+            name=name,
+            start_step=start_step,
+            on_signal=on_signal,
         )
     except Exception as error:
         if switch.is_users(error):

@@ -78,6 +78,7 @@ class Digest:
             e.SIGNS: self._signs,
             e.PARAMETER_NORMS: self._parameter_norms,
             e.CHECKSUMS: self._checksums,
+            e.HELD: lambda event: self.phases.held(event[1]),
         }
 
     def feed(self, events: Iterable[Event]) -> None:

@@ -45,6 +45,8 @@ DATA_OVER: Final = 18
 """The loader that was read has ended."""
 PARAMETER_NORMS: Final = 20
 """``(…, number, norms, left_out)``: of the step whose note has, or will have, that number."""
+HELD: Final = 21
+"""The training thread has stood at a boundary until now, because an operator wanted it."""
 
 MAX_EVENTS = 1 << 16
 """Kept when the sending thread does not come to read them: thousands of steps."""

@@ -18,7 +18,13 @@ _sequence = Sequence()
 
 
 def join(
-    model: Any, optimizer: Any, *, checkpoint: object, name: str | None, start_step: int
+    model: Any,
+    optimizer: Any,
+    *,
+    checkpoint: object,
+    name: str | None,
+    start_step: int,
+    on_signal: object,
 ) -> Agent:
     """The process's agent, with ``model`` and ``optimizer`` added to what it watches."""
     global _session, _agent
@@ -31,6 +37,8 @@ def join(
             _session, _agent = session, Agent(session)
         if checkpoint is not None:
             _session.control_with(checkpoint)
+        if on_signal is not None:
+            _session.stop_on(on_signal)
         _session.watch(model, optimizer)
         return _agent
 

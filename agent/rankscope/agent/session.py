@@ -6,11 +6,15 @@ import logging
 import multiprocessing.util
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from rankscope.agent import events, forks, switch
+from rankscope.agent.control import wiring
+from rankscope.agent.control.account import Account
+from rankscope.agent.control.control import Control
 from rankscope.agent.control.reports import Reports
+from rankscope.agent.control.signals import Signals
 from rankscope.agent.observer import Observer
 from rankscope.agent.probes.batches import timed
 from rankscope.agent.sender import Sender
@@ -27,7 +31,9 @@ class Session:
     def __init__(self, name: str, start_step: int, sequence: Sequence) -> None:
         self.observer = Observer()
         self.sender = Sender(self.observer, name, start_step, sequence)
-        self.control: Any = None
+        self.control: Control | None = wiring.control(start_step, self._held)
+        self.sender.talk.account = Account(self.control)
+        self.signals: Signals | None = None
         self.closed = False
         guard = self.observer.guard
         self._end_step = guard(self.observer.step, self.observer.step.on_end_step)
@@ -51,13 +57,18 @@ class Session:
             multiprocessing.util.Finalize(None, self.at_exit, exitpriority=100)
 
     def control_with(self, checkpoint: Any) -> None:
-        """Follow operators' requests for checkpoints with ``checkpoint``, a Checkpointer."""
+        """Follow requests for checkpoints with ``checkpoint``, a Checkpointer; the first counts."""
         from rankscope.agent.checkpoint import Checkpointer
-        from rankscope.agent.control.control import Control
 
-        if self.control is None and isinstance(checkpoint, Checkpointer):
-            self.control = Control(checkpoint, self.sender.talk.start_step)
-            self.sender.talk.saves = Reports(self.control)
+        control = self.control
+        if control is not None and control.saver is None and isinstance(checkpoint, Checkpointer):
+            control.save_with(checkpoint)
+            self.sender.talk.saves = Reports(checkpoint)
+
+    def stop_on(self, given: Any) -> None:
+        """Have the signals in ``given`` ask for a checkpoint and stop; the first call counts."""
+        if self.signals is None and self.control is not None:
+            self.signals = wiring.signals(given, self.control)
 
     def watch(self, model: Any, optimizer: Any) -> None:
         self.observer.watch(model, optimizer)
@@ -76,20 +87,36 @@ class Session:
             return contextlib.nullcontext()
         return self.sender.talk.expecting.declared(what)
 
-    def end_step(self, loss: Any, tokens: Any) -> None:
+    def end_step(self, loss: Any, tokens: Any) -> bool:
+        """Whether training is to go on."""
         self._end_step(loss, tokens)
-        if self.control is not None and not self.closed:
-            self._boundary()
+        return self.control is None or self.closed or self._boundary(self.control)
 
-    def _boundary(self) -> None:
+    def _boundary(self, control: Control) -> bool:
         """The one point at which an operator's request is acted on."""
         try:
-            self.control.boundary()
+            return control.boundary()
         except Exception as error:
             if switch.is_users(error):
                 raise
-            self.control = None
             log.warning("rankscope: no more commands are followed: %s", switch.one_line(error))
+            control.unable = f"a fault of its own: {switch.one_line(error)}"
+            control.close("follows no more commands")
+            self.control = None
+            return control.stop_step == 0
+
+    @property
+    def should_stop(self) -> bool:
+        return self.control is not None and self.control.stop_step > 0
+
+    @contextlib.contextmanager
+    def _held(self, what: str) -> Iterator[None]:
+        """The training thread stands at a boundary; that is no part of any step."""
+        try:
+            with self.sender.talk.expecting.declared(what):
+                yield
+        finally:
+            self.observer.noted.append((events.HELD, time.monotonic()))
 
     def pause(self) -> None:
         if not self.closed:
@@ -135,12 +162,19 @@ class Session:
         self.closed = True
         noted = self.observer.noted
         switch.contained(
+            self._end_control,
             self.observer.read_late,
             self.observer.uninstall,
             lambda: noted.append((events.CLOSED, time.monotonic(), reason)),
             self.sender.end,
             self._forget_exit,
         )
+
+    def _end_control(self) -> None:
+        if self.signals is not None:
+            self.signals.uninstall()
+        if self.control is not None:
+            self.control.close("has ended")
 
     def _forget_exit(self) -> None:
         atexit.unregister(self.at_exit)
@@ -149,4 +183,8 @@ class Session:
         """In a forked child: nothing of this session acts any more."""
         self.closed = True
         forks.keep(self)
-        switch.contained(self.observer.abandon, self.sender.abandon)
+        switch.contained(
+            lambda: None if self.signals is None else self.signals.abandon(),
+            self.observer.abandon,
+            self.sender.abandon,
+        )

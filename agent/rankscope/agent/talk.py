@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from rankscope.agent import events, frames, switch
 from rankscope.agent.clock.phases import Phases, Snapshot
+from rankscope.agent.control.account import Account
 from rankscope.agent.control.reports import Reports
 from rankscope.agent.digest import Digest
 from rankscope.agent.evidence.evidence import Evidence
@@ -21,6 +22,7 @@ from rankscope.protocol import codec, limits
 from rankscope.protocol.messages import (
     Beat,
     CollectiveStatus,
+    Controlled,
     FromRank,
     Goodbye,
     Group,
@@ -76,6 +78,8 @@ class Talk:
         self.issued = issued
         self.saves: Reports | None = None
         """What there is to say of checkpoints, where there is a checkpointer."""
+        self.account: Account | None = None
+        """What there is to say of operators' requests."""
         self.evidence: Evidence | None = Evidence(
             self.expecting,
             training=lambda: observer.thread,
@@ -123,6 +127,7 @@ class Talk:
             return
         self._groups_due = False
         self._send_beats(now)
+        self._send_account(now)
         self._send_saves(now)
         self._send_checks(now)
         self._send_evidence(now)
@@ -180,6 +185,8 @@ class Talk:
         self._beat_of = None
         if self.saves is not None:
             self.saves.again()
+        if self.account is not None:
+            self.account.again()
         if self.evidence is not None:
             self.evidence.hub_is_new()
         return not self._hello_due
@@ -301,6 +308,13 @@ class Talk:
                 return
             self.saves.sent(now)
 
+    def _send_account(self, now: float) -> None:
+        for _ in range(SAVES_AT_ONCE):
+            fields = self.account.due(now) if self.account is not None else None
+            if self.account is None or fields is None or not self._send(Controlled, now, **fields):
+                return
+            self.account.sent(now)
+
     # what the hub says
 
     def _receive(self, wait_s: float = 0.0) -> None:
@@ -319,8 +333,15 @@ class Talk:
             if mine and self.evidence is not None:
                 self.evidence.answers.ask(message.what)
         elif isinstance(message, Order):
-            if self.saves is not None and message.command == "checkpoint":
-                self.saves.control.ordered(message.request, message.expires_s)
+            if self.account is not None:
+                self.account.control.ordered(
+                    message.command,
+                    message.request,
+                    message.expires_s,
+                    message.author,
+                    message.target,
+                    message.lasts_s,
+                )
         elif isinstance(message, Refused):
             self.refused = True
             log.warning("rankscope: the hub refuses this rank: %s", message.text)

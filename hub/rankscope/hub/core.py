@@ -3,19 +3,21 @@
 ``receive`` and ``tick`` take the time as an argument; what is to be sent collects in ``outbox``.
 """
 
+import copy
 import traceback
 from collections.abc import Callable
 
 import msgspec
 import numpy as np
 
-from rankscope.hub import inquiries, liveness, snapshot, views
+from rankscope.hub import commands, inquiries, liveness, possible, snapshot, views
 from rankscope.hub.diagnose import diagnose
 from rankscope.hub.diagnose.rank_dead import late_finding
 from rankscope.hub.diagnose.stalled import stalled
 from rankscope.hub.incidents import IncidentFile, Incidents
 from rankscope.hub.log import Log
 from rankscope.hub.orders import Orders
+from rankscope.hub.parity import parity_entry
 from rankscope.hub.recording import Recorder
 from rankscope.hub.rivals import Rivals
 from rankscope.hub.runstate import ended_s, exit_code, last_rank_ended_s, run_state
@@ -23,11 +25,8 @@ from rankscope.hub.state import RunState
 from rankscope.hub.state.plausible import BadMessage
 from rankscope.protocol import codec, limits
 from rankscope.protocol import messages as m
-from rankscope.protocol.shapes import VIEWS
+from rankscope.protocol.shapes import VIEWS, Incident
 from rankscope.protocol.version import MAJOR
-
-NOT_BUILT = frozenset({"pause", "resume", "stop", "cancel", "stacks"})
-"""Commands that later versions act on."""
 
 ASK_WHO_EVERY_S = 1.0
 MAX_ASKED = 1 << 20
@@ -200,15 +199,13 @@ class Core:
     def _command(self, request: m.CommandRequest, now_s: float) -> tuple[bool, str, int]:
         """Whether it is accepted, in words, and what it is called in views."""
         over = run_state(self.state, now_s) in ("finished", "failed")
-        if request.command in NOT_BUILT:
-            return False, "not available in this version", 0
-        if request.command == "checkpoint":
-            if over:
-                return False, "the run is over", 0
-            asked = self._orders.checkpoint(self.state, request.author, now_s)
-            self._log.say(f"checkpoint asked for by {request.author}: {asked[1]}")
+        if request.command in possible.COMMANDS:
+            name, author = request.command, request.author or "somebody"
+            answer = self._orders.ask(self.state, name, author, request.args, now_s)
+            self._log.say(f"{name} asked for by {author}: {answer.text}")
+            self._commanded(commands.asked(name, author, answer, self.state, now_s), now_s)
             self._order(now_s)
-            return asked
+            return answer
         if request.command != "end-hub":
             return False, f"there is no command {request.command!r}"[: limits.MAX_TEXT_CHARS], 0
         if not over:
@@ -218,15 +215,30 @@ class Core:
 
     def _order(self, now_s: float) -> None:
         """Pass the operator's request in work on to the ranks that have not heard of it."""
+        for over in self._orders.settle(self.state, now_s):
+            self._commanded(commands.ended(over, self.state.attempt, now_s), now_s)
+        for lost in commands.lost(self.know.incidents, self._orders.pending, now_s):
+            self._commanded([lost], now_s)
         for rank, order in self._orders.due(self.state, now_s):
             speaker = self._speakers.get(rank)
             if speaker is not None:
                 self.outbox.append((speaker, codec.encode(order)))
         pending = self._orders.pending
         text = self._orders.text(self.state, now_s)
-        request = pending.request if pending is not None else 0
-        if (text, request) != (self.know.pending, self.know.request):
-            self.know.pending, self.know.request = text, request
+        if (text, pending) != (self.know.pending, self.know.asked):
+            self.know.pending = text
+            self.know.asked = None if pending is None else copy.copy(pending)
+            self.state.version += 1
+            self.state.head_changed = self.state.version
+
+    def _commanded(self, entries: list[Incident], now_s: float) -> None:
+        """Keep in the log what was asked for, and what came of it."""
+        new = [one for entry in entries for one in self.know.incidents.commanded(entry)]
+        if self._incident_file is not None:
+            self._incident_file.append(new)
+        for entry in new:
+            self._log.say(entry.finding.headline)
+        if new:
             self.state.version += 1
             self.state.head_changed = self.state.version
 
@@ -258,6 +270,9 @@ class Core:
         for end in sorted(state.late_ends, key=lambda end: end.at_s):
             new += self.know.incidents.past(late_finding(end, now_s), end.attempt, now_s)
         state.late_ends.clear()
+        compared = parity_entry(state, now_s)
+        if compared is not None:
+            new += self.know.incidents.once(*compared, now_s)
         if self._incident_file is not None:
             self._incident_file.append(new)  # also retries what failed before
         for entry in new:

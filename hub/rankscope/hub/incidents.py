@@ -32,6 +32,8 @@ class Incidents:
         self.shown: list[Incident] = []
         self.count = 0
         self.open: dict[str, Incident] = {}
+        self.commands: dict[str, Incident] = {}
+        """Requests of operators of which nothing has come yet."""
         self.trouble_ended_s: float | None = None
         """When the last finding above ``info`` closed, hub clock."""
         for entry in entries:
@@ -41,6 +43,12 @@ class Incidents:
         self.count += 1
         self.shown.append(entry)
         del self.shown[:-SHOWN]
+        if entry.command is not None:
+            if entry.event == "opened":
+                self.commands[entry.id] = entry
+            else:
+                self.commands.pop(entry.id, None)
+            return
         if entry.event == "opened":
             self.open[entry.id] = entry
         else:
@@ -92,6 +100,17 @@ class Incidents:
             self._take(entry)
         return new
 
+    def commanded(self, entry: Incident) -> list[Incident]:
+        """A command was given, or something came of one: as new entries, unless that is known."""
+        if entry.event == "opened":
+            known = any(one.id == entry.id for one in reversed(self.shown))
+        else:
+            known = entry.id not in self.commands
+        if known:
+            return []
+        self._take(entry)
+        return [entry]
+
     def past(self, finding: Finding, attempt: int, now_s: float) -> list[Incident]:
         """Entries for an end in an attempt that is over.
 
@@ -101,6 +120,20 @@ class Incidents:
         if any(entry.attempt == attempt and entry.finding.kind in ENDINGS for entry in self.shown):
             return []
         id_ = incident_id(finding, attempt)
+        new = [
+            Incident(id=id_, event="opened", at_s=now_s, attempt=attempt, finding=finding),
+            Incident(id=id_, event="closed", at_s=now_s, attempt=attempt, finding=finding),
+        ]
+        for entry in new:
+            self._take(entry)
+        return new
+
+    def once(self, finding: Finding, attempt: int, now_s: float) -> list[Incident]:
+        """Entries for what is merely to be kept, opened and closed at once; none when the log has
+        it."""
+        id_ = incident_id(finding, attempt)
+        if any(entry.id == id_ for entry in self.shown):
+            return []
         new = [
             Incident(id=id_, event="opened", at_s=now_s, attempt=attempt, finding=finding),
             Incident(id=id_, event="closed", at_s=now_s, attempt=attempt, finding=finding),

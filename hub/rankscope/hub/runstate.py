@@ -12,7 +12,7 @@ ENDED: tuple[State, ...] = ("finished", "failed")
 
 
 def run_state(state: RunState, now_s: float) -> State:
-    """``starting``, ``running``, ``stalled``, ``finished`` or ``failed``."""
+    """``starting``, ``running``, ``paused``, ``stalled``, ``finished`` or ``failed``."""
     if state.run_end is not None:
         in_order = state.run_end.exit_code == 0 and not state.run_end.signal
         return "finished" if in_order else "failed"
@@ -20,9 +20,17 @@ def run_state(state: RunState, now_s: float) -> State:
         return "failed" if endings.bad_ends(state, now_s).any() else "starting"
     if not live(state).any():
         return "failed" if endings.ended_badly(state, now_s) else "finished"
+    if _paused(state):
+        return "paused"
     if stalled_s(state, now_s) is not None:
         return "stalled"
     return "running" if has_stepped(state) else "starting"
+
+
+def _paused(state: RunState) -> bool:
+    rows = state.controls.rows
+    over = state.ranks.over()
+    return any(rows[rank].phase == "paused" and not over[rank] for rank in state.controls.held)
 
 
 def ended_s(state: RunState, word: State) -> float | None:

@@ -35,11 +35,14 @@ def stalled_s(state: RunState, now_s: float) -> float | None:
     """For how long no rank has moved, when that is longer than the run's patience.
 
     Moving is any change of phase, so an evaluation without steps moves. None while at least one
-    rank moves, before the first step, and once all have ended.
+    rank moves, before the first step, while ranks stand at a boundary because an operator wants
+    it, and once all have ended.
     """
     waiting = live(state)
     if not waiting.any() or not has_stepped(state):
         return None
+    if any(rank < len(waiting) and waiting[rank] for rank in state.controls.held):
+        return None  # an operator has the ranks stand at a boundary
     moved_s = float(np.nanmax(state.ranks.moved_s[: len(waiting)][waiting], initial=-np.inf))
     age_s = now_s - moved_s
     if state.progress.expecting and age_s <= EXPECTED_S:

@@ -62,17 +62,19 @@ def train(
             rate = learning_rate(step, peak=config.lr, warmup=config.warmup, steps=config.steps)
             set_learning_rate(optimizer, rate)
             loss, norm = update(parallel, optimizer, window, tokens, config.clip, device, scaler)
-            agent.end_step(loss=loss, tokens=own)
+            goes_on = agent.end_step(loss=loss, tokens=own)  # the same on every rank
             saver.end_step(step)
 
             report.count(tokens)
             if report.wants(step):
                 world_loss = float(ranks.sum(loss.clone()) / ranks.size)
                 report.step(step, loss=world_loss, norm=float(norm), lr=rate, tokens=tokens)
-            if data.held_out is not None and step % config.eval_every == 0:
+            if data.held_out is not None and step % config.eval_every == 0 and goes_on:
                 with agent.expect("evaluation"):  # takes long, and is no hang
                     report.evaluation(step, evaluate(parallel, data.held_out, device))
-            if step == config.steps:
+            if not goes_on:
+                report.say(f"stopped after step {step}, as was asked")
+            if step == config.steps or not goes_on:
                 saver.wait()  # while there is somebody to tell what came of it
                 return
             step += 1

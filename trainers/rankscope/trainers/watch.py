@@ -17,7 +17,7 @@ class Watcher(Protocol):
 
     def batches(self, loader: Iterable[T]) -> Iterable[T]: ...
 
-    def end_step(self, loss: Tensor, tokens: int) -> None: ...
+    def end_step(self, loss: Tensor, tokens: int) -> bool: ...
 
     def expect(self, what: str) -> AbstractContextManager[None]: ...
 
@@ -28,8 +28,8 @@ class Unwatched:
     def batches(self, loader: Iterable[T]) -> Iterable[T]:
         return loader
 
-    def end_step(self, loss: Tensor, tokens: int) -> None:
-        pass
+    def end_step(self, loss: Tensor, tokens: int) -> bool:
+        return True
 
     def expect(self, what: str) -> AbstractContextManager[None]:
         return nullcontext()

@@ -22,6 +22,7 @@ COMMANDS = (
     "top",
     "replay",
     "ls",
+    "runs",
     "status",
     "ranks",
     "numerics",
@@ -29,28 +30,27 @@ COMMANDS = (
     "stacks",
     "collectives",
     "memory",
+    "steps",
+    "checkpoints",
     "check",
     "drill",
     "analyze",
     "budget",
+    "compare",
+    "scale",
     "checkpoint",
+    "pause",
+    "resume",
+    "stop",
+    "cancel",
     "verify-checkpoint",
+    "grant",
     "doctor",
 )
 """Each is a module of ``rankscope.tui.commands`` that keeps to :class:`Command`."""
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """How a disk says that it takes no more."""
-
-LATER = frozenset(
-    {
-    "grant",
-        *("pause", "resume", "stop"),
-        *("cancel", "replay", "scale"),
-        *("compare", "grant"),
-    }
-)
-"""Commands of the design that this version does not have."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -112,8 +112,6 @@ def _dispatch(given: list[str]) -> int:
 
         print(f"rankscope {version('rankscope')}")
         return Exit.FINE
-    if name in LATER:
-        raise UserError(f"rankscope {name}: not available in this version")
     what = "option" if name.startswith("-") else "command"
     raise UserError(f"there is no {what} {name!r}; see: rankscope --help")
 

@@ -144,6 +144,13 @@ class Phases:
         self._began_s = now
         return self._last
 
+    def held(self, now: float) -> None:
+        """Between two steps the thread stood still until ``now``: of neither is that a part."""
+        if not self._moved:
+            self._began_s = now
+            step, microbatch, _, _, _ = self.snapshot
+            self._show(step, microbatch, Phase.OTHER, now)
+
     def close(self, now: float) -> None:
         """The thread trains no more."""
         step, microbatch, _, _, _ = self.before_end = self.snapshot

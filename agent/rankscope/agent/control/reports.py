@@ -1,26 +1,33 @@
 """What a rank tells the hub of its saves: when something changes, and now and then meanwhile."""
 
+import collections
 from typing import TYPE_CHECKING, Any
 
 from rankscope.protocol import limits
 
 if TYPE_CHECKING:
+    from rankscope.agent.checkpoint.checkpointer import Checkpointer
     from rankscope.agent.checkpoint.meeting import Outcome
-    from rankscope.agent.control.control import Control, Told
+    from rankscope.agent.checkpoint.progress import Snapshot
 
 IN_WORK = frozenset({"staging", "waiting", "writing", "syncing", "publishing"})
 
 EVERY_S = 0.5
 """Between two words on a save that goes on."""
 
+MAX_OUTCOMES = 64
+
 
 class Reports:
     """Decides what is due; whoever sends says what has left."""
 
-    def __init__(self, control: "Control") -> None:
-        self.control = control
+    def __init__(self, saver: "Checkpointer") -> None:
+        self.outcomes: collections.deque[Outcome] = collections.deque(maxlen=MAX_OUTCOMES)
+        """What came of saves, to be told; the oldest first."""
+        self._saver = saver
         self._said: tuple[Any, ...] | None = None
         self._said_s = -1e9
+        saver.on_outcome.append(self.outcomes.append)
 
     def again(self) -> None:
         """A hub that is new knows none of it."""
@@ -28,28 +35,26 @@ class Reports:
 
     def due(self, now_s: float) -> dict[str, Any] | None:
         """The fields of the next ``Saving``; None when there is nothing to say."""
-        if self.control.outcomes:
-            return of_outcome(self.control.outcomes[0], now_s)
-        told = self.control.told()
-        in_work = told.progress.phase in IN_WORK
-        if _key(told) == self._said and not (in_work and now_s - self._said_s >= EVERY_S):
+        if self.outcomes:
+            return of_outcome(self.outcomes[0], now_s)
+        progress = self._saver.progress()
+        in_work = progress.phase in IN_WORK
+        if _key(progress) == self._said and not (in_work and now_s - self._said_s >= EVERY_S):
             return None
-        return of_progress(told, now_s, in_work)
+        return of_progress(progress, now_s, in_work)
 
     def sent(self, now_s: float) -> None:
         """What was due has left."""
-        if self.control.outcomes:
-            self.control.outcomes.popleft()
+        if self.outcomes:
+            self.outcomes.popleft()
             return
-        told = self.control.told()
-        self._said, self._said_s = _key(told), now_s
+        self._said, self._said_s = _key(self._saver.progress()), now_s
 
 
-def _key(told: "Told") -> tuple[Any, ...]:
+def _key(progress: "Snapshot") -> tuple[Any, ...]:
     """What is worth a word when it changes."""
-    progress = told.progress
     phase = progress.phase if progress.phase in IN_WORK else "idle"
-    return told.pending, told.pending_text, progress.step, progress.request, phase
+    return progress.step, progress.request, phase
 
 
 def of_outcome(outcome: "Outcome", now_s: float) -> dict[str, Any]:
@@ -66,8 +71,7 @@ def of_outcome(outcome: "Outcome", now_s: float) -> dict[str, Any]:
     }
 
 
-def of_progress(told: "Told", now_s: float, in_work: bool) -> dict[str, Any]:
-    progress = told.progress
+def of_progress(progress: "Snapshot", now_s: float, in_work: bool) -> dict[str, Any]:
     return {
         "step": progress.step if in_work else 0,
         "request": progress.request if in_work else 0,
@@ -76,6 +80,4 @@ def of_progress(told: "Told", now_s: float, in_work: bool) -> dict[str, Any]:
         "done_bytes": progress.done_bytes if in_work else 0,
         "total_bytes": progress.total_bytes if in_work else 0,
         "rate_bytes_per_s": progress.rate_bytes_per_s if in_work else None,
-        "text": told.pending_text[: limits.MAX_TEXT_CHARS],
-        "pending": told.pending,
     }

@@ -8,6 +8,9 @@ from rankscope.protocol.shapes import Finding
 
 MAX_EVIDENCE = 4
 
+CANCELLED = "cancelled"
+"""How the words on a save begin that somebody wanted to end: nothing has failed."""
+
 
 def checkpoint_failed(state: RunState, now_s: float) -> list[Finding]:
     """The save in work that a rank can no longer take part in; else the newest one, if it failed.
@@ -20,7 +23,9 @@ def checkpoint_failed(state: RunState, now_s: float) -> list[Finding]:
     newest = next(
         (one for one in reversed(state.saves.outcomes) if one.attempt == state.attempt), None
     )
-    return [] if newest is None or newest.ok else [_failed(state, newest, now_s)]
+    if newest is None or newest.ok or newest.text.startswith(CANCELLED):
+        return []
+    return [_failed(state, newest, now_s)]
 
 
 def _lost(state: RunState, now_s: float) -> Finding | None:

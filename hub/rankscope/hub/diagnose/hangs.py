@@ -41,6 +41,8 @@ what they did."""
 
 def hangs(state: RunState, known: list[Finding], now_s: float) -> list[Finding]:
     """``known`` without what is a consequence, and the verdicts about what does not move."""
+    if state.controls.held:
+        return known  # ranks stand at a boundary because an operator wants it: no other is late
     scene = look(state, now_s)
     differs = difference(state, scene)
     blamed = set() if scene is None else _left_before(scene)

@@ -163,11 +163,13 @@ def records(state: "RunState", beat: m.Beat, received_s: float) -> None:
             done_s = state.clocks.place(rank, record.t_s, received_s)
             state.history.record(beat.attempt, record, done_s)
             state.numerics.record(rank, record)
+            state.parity.record(rank, record, state.world_size)
     for late in beat.late:
         state.ranks.values(rank, late.step, late.loss, late.grad_norm)
         sharded = bool(state.ranks.grad_sharded[rank])
         state.history.late(beat.attempt, late.step, (late.loss, late.grad_norm), sharded)
         state.numerics.late(rank, late)
+        state.parity.late(rank, late.step, late.loss)
 
 
 def groups(state: "RunState", groups: m.Groups, received_s: float) -> None:
@@ -239,4 +241,21 @@ def save_ended(state: "RunState", saving: m.Saving, received_s: float) -> None:
     """What came of a save is true also when it comes late."""
     since_s = state.clocks.place(saving.rank, saving.phase_t_s, received_s)
     state.saves.ended(saving, since_s)
+    state.news()
+
+
+def controlled(state: "RunState", controlled: m.Controlled, received_s: float) -> None:
+    rank = controlled.rank
+    held = rank in state.controls.held
+    since_s = state.clocks.place(rank, controlled.phase_t_s, received_s)
+    state.controls.told(controlled, since_s, received_s)
+    if held and rank not in state.controls.held:
+        state.ranks.moved_s[rank] = received_s  # that it stood still until now was meant
+    _evidence(state)
+
+
+def control_ended(state: "RunState", controlled: m.Controlled, received_s: float) -> None:
+    """What came of a request is true also when it comes late."""
+    at_s = state.clocks.place(controlled.rank, controlled.phase_t_s, received_s)
+    state.controls.ended(controlled, at_s)
     state.news()

@@ -8,6 +8,7 @@ from rankscope.hub.inquiries import Inquiries
 from rankscope.hub.state import fromnodes, fromranks, numerics, silence
 from rankscope.hub.state.clocks import Clocks
 from rankscope.hub.state.columns import MAX_SIZE
+from rankscope.hub.state.controls import Controls
 from rankscope.hub.state.gpus import GpuHistory
 from rankscope.hub.state.history import History
 from rankscope.hub.state.lateness import Lateness
@@ -15,6 +16,7 @@ from rankscope.hub.state.memory import MemoryHistory
 from rankscope.hub.state.nodes import LateEnd, Nodes, Sentinel
 from rankscope.hub.state.operations import Operations
 from rankscope.hub.state.paces import Paces
+from rankscope.hub.state.parity import Parity
 from rankscope.hub.state.parts import PARTS, Part
 from rankscope.hub.state.progress import Progress
 from rankscope.hub.state.ranks import ALIVE, ENDED, RankColumns
@@ -80,6 +82,8 @@ class RunState:
         self.gpus = GpuHistory()
         self.numerics = numerics.Numerics()
         self.saves = Saves()
+        self.parity = Parity()
+        self.controls = Controls()
         self.inquiries = Inquiries()
         """What the diagnosis would like to know; not saved."""
 
@@ -209,6 +213,7 @@ RANK_HANDLERS: dict[type[m.Message], RankHandler] = {
     m.Stacks: fromranks.stacks,
     m.Operations: fromranks.operations,
     m.Saving: fromranks.saving,
+    m.Controlled: fromranks.controlled,
     m.Signs: numerics.signs,
     m.Checksums: numerics.checksums,
     m.ParameterNorms: numerics.parameter_norms,
@@ -217,6 +222,7 @@ RANK_HANDLERS: dict[type[m.Message], RankHandler] = {
 LATE_HANDLERS: dict[type[m.Message], RankHandler] = {
     m.Beat: fromranks.records,
     m.Saving: fromranks.save_ended,
+    m.Controlled: fromranks.control_ended,
     m.Signs: numerics.signs,
     m.Checksums: numerics.checksums,
 }

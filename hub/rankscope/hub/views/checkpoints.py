@@ -1,5 +1,7 @@
 """The view ``checkpoints``: who is saving and how far, what came of it, and the newest one."""
 
+from rankscope.hub import commands, possible
+from rankscope.hub.parity import parity
 from rankscope.hub.runstate import as_of_s, run_state
 from rankscope.hub.state import RunState
 from rankscope.hub.state.saves import Outcome, Row
@@ -19,12 +21,18 @@ def checkpoints(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes
     return shapes.CheckpointsView(
         run=state.run,
         pending=know.pending,
-        request=know.request,
+        request=0 if know.asked is None else know.asked.request,
         ranks=[_row(rank, work[rank], as_of) for rank in sorted(shown[:MAX_ROWS])],
         left_out=max(0, len(work) - MAX_ROWS),
         slowest=shown[0] if shown else None,
         outcomes=[_outcome(one, as_of) for one in reversed(state.saves.outcomes)],
         last=last(state),
+        command=commands.in_work(state, know.asked, know.pending, as_of),
+        commands=commands.past(know.incidents, now_s),
+        paused=commands.paused(state, as_of),
+        possible=possible.refusals(state, know.busy(), now_s),
+        note=commands.note(state, know.asked, know.pending, now_s),
+        parity=parity(state),
     )
 
 

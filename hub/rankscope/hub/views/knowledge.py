@@ -7,6 +7,7 @@ import numpy as np
 
 from rankscope.hub import rates
 from rankscope.hub.incidents import Incidents
+from rankscope.hub.orders import Pending
 from rankscope.hub.state import RunState
 from rankscope.hub.state.history import StepEntry
 from rankscope.protocol import messages as m
@@ -32,7 +33,12 @@ class Knowledge:
     """What the hub has to say of itself, such as a full disk."""
     pending: str = ""
     """How far an operator's request is, in words; empty when there is none."""
-    request: int = 0
+    asked: Pending | None = None
+    """The request itself."""
+
+    def busy(self) -> str:
+        """That there is a request in work, in words; empty when there is none."""
+        return "" if self.asked is None else self.asked.busy()
 
 
 def asked_rank(know: Knowledge, request: m.ViewRequest) -> int | None:

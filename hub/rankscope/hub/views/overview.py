@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from rankscope.hub import rates
+from rankscope.hub import commands, rates
 from rankscope.hub.diagnose import gravest
+from rankscope.hub.parity import parity_line
 from rankscope.hub.runstate import ENDED, as_of_s, ended_s, exit_code, run_state
 from rankscope.hub.stall import stalled_s
 from rankscope.hub.state import RunState
@@ -85,6 +86,8 @@ def overview(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Ov
         ),
         hub_note=know.note,
         ended_s=ended_s(state, word),
+        control=commands.note(state, know.asked, know.pending, now_s),
+        parity=parity_line(state),
     )
 
 

@@ -2,7 +2,9 @@
 
 import numpy as np
 
+from rankscope.hub import commands
 from rankscope.hub.diagnose import gravest
+from rankscope.hub.parity import parity_line
 from rankscope.hub.rows import rank_rows
 from rankscope.hub.runstate import as_of_s, exit_code, run_state
 from rankscope.hub.stall import stalled_s
@@ -46,4 +48,6 @@ def status(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Stat
         stalled_s=stalled_s(state, now_s) if word == "stalled" else None,
         exit_code=exit_code(state),
         full=since <= 0,
+        control=commands.note(state, know.asked, know.pending, now_s),
+        parity=parity_line(state),
     )

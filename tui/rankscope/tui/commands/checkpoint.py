@@ -2,39 +2,21 @@
 
 from argparse import Namespace
 
-from rankscope.tui.arguments import OneLineParser, add_json, add_run, number
+from rankscope.tui.arguments import OneLineParser
 
 HELP = "have the ranks save a checkpoint at their next step"
 
 
 def options(parser: OneLineParser) -> None:
-    add_run(parser)
-    parser.add_argument("--no-wait", action="store_true", help="return once it is asked for")
+    from rankscope.tui.asking import add_waiting
+
     parser.add_argument(
-        "--timeout", type=number(1), default=600, metavar="SECONDS", help="to wait for it"
+        "--stop", action="store_true", help="stop training once it is complete, at that very step"
     )
-    add_json(parser)
+    add_waiting(parser)
 
 
 def run(given: Namespace) -> int:
-    from rankscope.protocol.exits import Exit, UserError
-    from rankscope.tui import saving, source
-    from rankscope.tui.text.output import write
-    from rankscope.tui.text.saving import outcome_line
+    from rankscope.tui.asking import ask
 
-    with source.open_client(given) as client:
-        reply = client.command("checkpoint", author=saving.author())
-        if not reply.accepted:
-            raise UserError(reply.text, Exit.PROBLEM)
-        if given.no_wait:
-            if given.json:
-                print(saving.document(reply.reference, None))
-            else:
-                write([reply.text])
-            return Exit.FINE
-        outcome = saving.await_outcome(client, reply.reference, given.timeout)
-    if given.json:
-        print(saving.document(reply.reference, outcome))
-    else:
-        write([outcome_line(outcome)])
-    return Exit.FINE if outcome.ok else Exit.PROBLEM
+    return ask(given, "checkpoint-and-stop" if given.stop else "checkpoint")

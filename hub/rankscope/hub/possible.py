@@ -1,0 +1,96 @@
+"""Which commands on the run would be accepted now, and why the others would not. Pure."""
+
+import numpy as np
+
+from rankscope.hub.liveness import live
+from rankscope.hub.runstate import ENDED, run_state
+from rankscope.hub.state import RunState
+from rankscope.hub.state.ranks import ENDED as GONE
+
+COMMANDS = ("checkpoint", "checkpoint-and-stop", "stop", "pause", "resume", "cancel")
+SAVING = ("checkpoint", "checkpoint-and-stop")
+
+MAX_SHOWN = 4
+
+
+def refusals(state: RunState, busy: str, now_s: float) -> dict[str, str]:
+    """For each command why it would be refused, in words; empty when it would be accepted.
+
+    ``busy`` says what is asked for already, and by whom; empty when nothing is.
+    """
+    paused = is_paused(state)
+    nothing = {} if paused is None else dict.fromkeys(COMMANDS, paused)
+    everybody = run_over(state, now_s) or _unable(state)
+    found = {}
+    for command in COMMANDS:
+        if command == "resume":
+            why = "" if paused else "the run is not paused"
+        elif command == "cancel":
+            why = nothing.get(command, "") or ("" if busy or state.saves.in_work() else NOTHING)
+        else:
+            why = nothing.get(command, "") or busy
+            if command in SAVING:
+                why = _no_saver(state) or everybody or why or _in_a_save(state)
+            else:
+                why = everybody or why
+        found[command] = run_over(state, now_s) or why
+    return found
+
+
+NOTHING = "there is nothing to cancel: no request is pending and no checkpoint is being saved"
+
+
+def run_over(state: RunState, now_s: float) -> str:
+    return "the run is over" if run_state(state, now_s) in ENDED else ""
+
+
+def is_paused(state: RunState) -> str | None:
+    """In words, when the ranks stand at a boundary for a pause; None when they do not."""
+    for rank in sorted(state.controls.held):
+        row = state.controls.rows[rank]
+        if row.phase == "paused":
+            return f"the run is paused after step {row.boundary} by {row.author}: rankscope resume"
+    return None
+
+
+def _no_saver(state: RunState) -> str:
+    rows = state.controls.rows
+    if rows and not any(row.saver for row in rows.values()):
+        return "this run has no checkpointer: attach(…, checkpoint=Checkpointer(…))"
+    absent = [rank for rank, row in rows.items() if not row.saver]
+    return f"{some(sorted(absent))} has no checkpointer" if absent else ""
+
+
+def _unable(state: RunState) -> str:
+    """Why not all ranks can take part in an agreement."""
+    size = state.size()
+    ranks, rows = state.ranks, state.controls.rows
+    if not rows and not bool(ranks.boundary[:size].any()):
+        return "this run gave no boundary: its loop has not called agent.end_step"
+    unheard = [rank for rank in range(size) if not ranks.known[rank]]
+    if unheard:
+        return f"{some(unheard)} has not been heard of: attach is to be called on all ranks"
+    over = np.flatnonzero(~live(state) | (ranks.process[:size] == GONE)).tolist()
+    if over:
+        return f"{some(over)} has ended: the ranks cannot agree without it"
+    silent = [rank for rank in range(size) if rank not in rows]
+    if silent:
+        return f"{some(silent)} gave no boundary yet: no call of end_step"
+    for rank, row in rows.items():
+        if row.unable:
+            return f"rank {rank} cannot follow requests: {row.unable}"
+        if row.stop_step:
+            return f"training was told to stop after step {row.stop_step} already"
+    return ""
+
+
+def _in_a_save(state: RunState) -> str:
+    for row in state.saves.in_work().values():
+        return f"a checkpoint of step {row.step} is being saved"
+    return ""
+
+
+def some(ranks: list[int]) -> str:
+    shown = " ".join(map(str, ranks[:MAX_SHOWN]))
+    more = f" and {len(ranks) - MAX_SHOWN} more" if len(ranks) > MAX_SHOWN else ""
+    return f"rank{'s' * (len(ranks) > 1)} {shown}{more}"
