@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import pytest
 import torch
 
 from rankscope.agent import events
@@ -53,6 +54,49 @@ def test_healthy_steps_say_nothing() -> None:
         device.note(Stage.FORWARD, "c", 1, torch.full((4,), 2.0, dtype=torch.complex64))
         device.end(0.0)
     assert observer.noted == []
+
+
+def step(device: OnDevice, mask: float, loss: float) -> None:
+    """A step of a model that is called with a mask, on a device."""
+    device.begin()
+    device.note(Stage.INPUT, "kwargs['mask']", 1, torch.tensor([0.0, mask]))
+    device.note(Stage.FORWARD, "masked", 1, torch.tensor([1.0, mask]))
+    device.note(Stage.LOSS, "", 1, torch.tensor(loss))
+    device.end(0.0)
+
+
+@pytest.mark.parametrize("mask", [-math.inf, math.nan])
+def test_what_spoils_nothing_is_not_told(mask: float) -> None:
+    """A mask of -inf, or a NaN for a missing label, at every step of healthy training."""
+    observer = Observer()
+    device = OnDevice(observer)
+    for _ in range(5):
+        step(device, mask, loss=1.0)
+    assert observer.noted == []
+
+
+def test_what_is_usual_is_no_origin() -> None:
+    """Of a loss that is bad some day; a NaN where -inf is usual is one."""
+    observer = Observer()
+    device = OnDevice(observer)
+    for _ in range(3):
+        step(device, -math.inf, loss=1.0)
+    step(device, -math.inf, loss=math.nan)
+    step(device, math.nan, loss=math.nan)
+    told = [one[3] for one in observer.noted if one != "urgent"]
+    assert [[sign.stage for sign in signs] for signs in told] == [
+        [Stage.LOSS],
+        [Stage.INPUT, Stage.LOSS],
+    ]
+
+
+def test_a_bad_input_with_a_bad_loss_is_told_at_once() -> None:
+    """Also in the first step."""
+    observer = Observer()
+    device = OnDevice(observer)
+    step(device, math.nan, loss=math.nan)
+    (_, _, _, signs, _), _ = observer.noted
+    assert [sign.stage for sign in signs] == [Stage.INPUT, Stage.LOSS]
 
 
 def test_a_bad_input_accuses_no_module() -> None:

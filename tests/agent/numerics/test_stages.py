@@ -181,6 +181,80 @@ def test_code_between_modules_is_told_of_the_module_around_it() -> None:
         assert sign.name == ""
 
 
+class Masked(nn.Module):
+    """Attention that is given a mask, and hides the future by a module of its own."""
+
+    class Hide(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(()))
+
+        def forward(self, x: Tensor) -> Tensor:
+            future = torch.ones_like(x, dtype=torch.bool).triu(1)
+            return (x * self.scale).masked_fill(future, -math.inf)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queries = nn.Linear(4, 4)
+        self.hide = self.Hide()
+        self.out = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        q = self.queries(x)
+        out: Tensor = self.out(torch.softmax(self.hide(q @ q.T) + mask, -1) @ q)
+        return out
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "stages"),
+    [("gradient", {Stage.GRADIENT}), ("output", {Stage.LOSS, Stage.FORWARD}), ("input", None)],
+)
+def test_what_is_bad_in_healthy_steps_accuses_nobody(
+    spoilt: str, stages: set[Stage] | None
+) -> None:
+    """A mask of -inf that the model is given, and one that a module makes; a NaN in it does."""
+    torch.manual_seed(0)
+    model = Masked()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    mask = torch.zeros(5, 5)
+    mask[:, 4] = -math.inf
+    with observed((model, optimizer)) as seen:
+        for step in range(1, 7):
+            handles = []
+            if step == 6 and spoilt == "gradient":
+                handles.append(model.out.weight.register_hook(lambda gradient: gradient * math.nan))
+            if step == 6 and spoilt == "output":
+                handles.append(model.out.register_forward_hook(lambda *a: spoiled(a[2])))
+            if step == 6 and spoilt == "input":
+                spoil(mask)
+            loss = model(torch.randn(5, 4), mask).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            for handle in handles:
+                handle.remove()
+            if step < 6:
+                seen.end_step(loss, None)
+        signs = [sign for kind, fields in seen.urgent if kind is Signs for sign in fields["signs"]]
+        if stages is None:
+            assert [s.name for s in signs if s.stage is Stage.INPUT] == ["args[1]"]
+        else:
+            assert not {Stage.INPUT, Stage.FORWARD} & {s.stage for s in signs} - stages
+            assert stages <= {s.stage for s in signs}
+            assert [s.name for s in signs if s.stage is Stage.FORWARD] == ["out"] * (
+                Stage.FORWARD in stages
+            )
+        assert seen.faults == []
+
+
+def test_a_bad_first_step_teaches_nothing() -> None:
+    """What was bad in it is not usual afterwards."""
+    with Case() as case:
+        for _ in range(2):
+            case.train.step(lambda microbatch, x: spoil(x))
+        assert [sign.step for sign in case.signs(Stage.INPUT)] == [1, 2]
+
+
 def test_a_bad_loss_of_finite_outputs_is_a_loss() -> None:
     """What was looked at says that outputs, inputs and parameters were finite."""
     with Case() as case:

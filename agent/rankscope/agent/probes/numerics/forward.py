@@ -1,12 +1,13 @@
 """What came in and the first module whose output was not finite.
 
-Noted always, looked at when a loss or a gradient is bad: at what was bad and spoilt neither,
-nobody looks.
+Noted always, looked at when a loss or a gradient is bad. What is bad in healthy steps, too (a mask
+of -inf, a NaN for a missing label), is learned in steps 1, 2, 4, 8, … and accuses nobody.
 """
 
 import functools
 import statistics
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -18,7 +19,7 @@ from rankscope.agent.probes.base import Probe
 from rankscope.agent.probes.numerics import batch
 from rankscope.agent.probes.numerics.chosen import chosen
 from rankscope.agent.probes.numerics.ondevice import OnDevice
-from rankscope.agent.probes.numerics.outputs import Outputs
+from rankscope.agent.probes.numerics.outputs import Outputs, Usual
 from rankscope.agent.tracing import recorded
 from rankscope.protocol.messages import Stage
 
@@ -37,12 +38,19 @@ ALL = 4096
 ARMED_STEPS = 20
 MEASURED_STEPS = 8
 
+MAX_LEARNED = 8
+"""Backwards of one step of which it is learned what is usual."""
+
 
 class Forward(Probe):
     """Of every watched model, in training. Under ``no_grad`` and in a backward nothing is noted."""
 
     name: ClassVar[str] = "forward"
-    guarded: ClassVar[tuple[str, ...]] = ("on_backward_end", "on_updated")
+    guarded: ClassVar[tuple[str, ...]] = (
+        "on_backward_begin",
+        "on_backward_end",
+        "on_updated",
+    )
     numbers: ClassVar[bool] = True
 
     def __init__(self, observer: Any) -> None:
@@ -53,6 +61,7 @@ class Forward(Probe):
         self._armed = False
         self._steps_s: list[float] = []
         self._last_s: float | None = None
+        observer.backward_begins.append((self, self.on_backward_begin))
         observer.backward_ends.append((self, self.on_backward_end))
         observer.update_ends.append((self, self.on_updated))
         observer.signs.also.append(functools.partial(observer.ask, self, self.look))
@@ -64,6 +73,18 @@ class Forward(Probe):
         for model in self.models:
             model.remove()
         self.models.clear()
+
+    def on_backward_begin(self, now: float, tensors: Any, args: Any, kwargs: Any) -> None:
+        """Before the backward frees what was kept: in a few steps it is learned what is usual."""
+        observer = self.observer
+        number = observer.number
+        if number & (number - 1) or threading.get_ident() != observer.thread or recorded():
+            return
+        began_s = time.monotonic()
+        for model in self.models:
+            if model.outputs.any:
+                model.learn()
+        observer.kernel_s += time.monotonic() - began_s
 
     def on_backward_end(self, now: float, tensors: Any, args: Any, kwargs: Any) -> None:
         for model in self.models:
@@ -101,6 +122,8 @@ class Forward(Probe):
         if self.observer.cuda:
             self.device.end(now)
         signs = self.observer.signs
+        for model in self.models:
+            model.learned(healthy=not signs.bad)
         armed = signs.bad or 0 <= signs.steps_since < ARMED_STEPS
         if armed != self._armed:
             self._armed = armed
@@ -128,7 +151,9 @@ class Noted:
 
     def __init__(self, probe: Forward, model: Any, limit: int) -> None:
         self.probe = probe
-        self.outputs = Outputs([""], self._spend)
+        self._usual = Usual(set(), set())
+        self._seen: list[Usual] = []  # in the step in work
+        self.outputs = Outputs([""], self._spend, self._usual)
         self._removals: list[Callable[[], None]] = []
         self._ids: list[int] | None = None
         self._model = weakref.ref(model)
@@ -147,12 +172,25 @@ class Noted:
             return  # what is known of their outputs stays known
         self._forget()
         self._ids = ids
-        self.outputs = Outputs([*(name for name, _ in found), ""], self._spend)
+        self.outputs = Outputs([*(name for name, _ in found), ""], self._spend, self._usual)
         self.outputs.on_device = self._on_device
         self._own = self.outputs.noting(len(found))
         for index, (_, module) in enumerate(found):
             note = self.outputs.noting(index)
             self._removals.append(self.probe.observer.calls.note(module, note))
+
+    def learn(self) -> None:
+        """Of the forwards whose backward begins."""
+        if len(self._seen) < MAX_LEARNED:
+            self._seen.append(self.outputs.learn())
+
+    def learned(self, *, healthy: bool) -> None:
+        """The step is over: what was seen in it is usual, if it was ``healthy``."""
+        if self._seen:
+            for seen in self._seen if healthy else ():
+                self._usual.inputs.update(seen.inputs)
+                self._usual.outputs.update(seen.outputs)
+            self._seen.clear()
 
     def _spend(self, cost_s: float) -> None:
         self.probe.observer.kernel_s += cost_s

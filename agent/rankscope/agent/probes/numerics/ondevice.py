@@ -3,6 +3,10 @@
 Of each tensor its largest magnitude is taken on the device, which is not finite when an element is
 not. A step's magnitudes come off the device together, and are gone through once they are there, in
 the order in which they were computed.
+
+An input or a module's output that is bad while the losses of its step are finite has spoilt
+nothing that is seen here, and is not told: it may be a mask of -inf, or a NaN for a missing label.
+What is so in several steps is usual, and accuses nobody when a loss is bad, either.
 """
 
 import time
@@ -24,6 +28,15 @@ FREE_S = 0.0002
 
 MAX_NAMES = 8
 
+USUAL_STEPS = 2
+"""Bad in so many steps with finite losses, it is usual."""
+
+MAX_USUAL = 1024
+"""Of those that are remembered."""
+
+HARMLESS = frozenset({Stage.INPUT, Stage.FORWARD})
+"""Stages at which something bad need not spoil anything."""
+
 
 class Look(NamedTuple):
     stage: Stage
@@ -41,6 +54,8 @@ class OnDevice:
         self._vectors: list[Tensor] = []
         self._pace = Pace(share=SHARE, free_s=FREE_S)
         self._cost_s = 0.0
+        self._harmless: dict[tuple[Stage, str, str], int] = {}
+        """In how many steps (stage, name, value) was bad and the losses were finite."""
         self.looking = False
         """Whether modules' outputs are looked at in this step."""
 
@@ -84,10 +99,29 @@ class OnDevice:
         ]
         if not bad:
             return
+        bad = self._harmful(bad)
+        if not bad:
+            return
         signs = found(bad)
         looked = tuple(sorted({look.stage for look in looks}))
         self._observer.noted.append((events.SIGNS, time.monotonic(), number, signs, looked))
         self._observer.urgent()
+
+    def _harmful(self, bad: list[tuple[Look, float]]) -> list[tuple[Look, float]]:
+        """Without what has spoilt nothing."""
+        keys = {(look.stage, look.name, word(value)) for look, value in bad}
+        if any(look.stage is Stage.LOSS for look, _ in bad):
+            usual = {key for key in keys if self._harmless.get(key, 0) >= USUAL_STEPS}
+            return [one for one in bad if (one[0].stage, one[0].name, word(one[1])) not in usual]
+        for key in keys:
+            if key[0] in HARMLESS and (key in self._harmless or len(self._harmless) < MAX_USUAL):
+                self._harmless[key] = self._harmless.get(key, 0) + 1
+        return [one for one in bad if one[0].stage not in HARMLESS]
+
+
+def word(value: float) -> str:
+    """A magnitude that is not finite, as a sign has it."""
+    return "nan" if value != value else "inf"
 
 
 def found(bad: list[tuple[Look, float]]) -> tuple[Sign, ...]:
@@ -99,8 +133,8 @@ def found(bad: list[tuple[Look, float]]) -> tuple[Sign, ...]:
         key = look.stage, look.microbatch
         if look.stage is Stage.FORWARD and (key in told or (Stage.INPUT, look.microbatch) in told):
             continue
-        word = "nan" if value != value else "inf"
-        told.setdefault(key, []).append(Sign(look.stage, 0, look.microbatch, look.name, word))
+        sign = Sign(look.stage, 0, look.microbatch, look.name, word(value))
+        told.setdefault(key, []).append(sign)
     signs: list[Sign] = []
     for some in told.values():
         signs += some[:MAX_NAMES]

@@ -8,7 +8,7 @@ its graph, up to so many bytes.
 
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -39,9 +39,16 @@ class Given(NamedTuple):
 
 class Origin(NamedTuple):
     module: str
+    note: str
     microbatch: int
     trouble: Trouble
-    note: str
+
+
+class Usual(NamedTuple):
+    """What is not finite in healthy steps, with what it is then (``-inf``)."""
+
+    inputs: set[tuple[str, str]]
+    outputs: set[tuple[str, str]]
 
 
 class _Forward(NamedTuple):
@@ -57,10 +64,14 @@ class Outputs:
     to the first tensor that the module was called with, or None.
     """
 
-    def __init__(self, names: list[str], spend: Callable[[float], None]) -> None:
-        """``spend`` is told what the notes of a forward take, by the time of one of them."""
+    def __init__(self, names: list[str], spend: Callable[[float], None], usual: Usual) -> None:
+        """``spend`` is told what the notes of a forward take, by the time of one of them.
+
+        ``usual`` accuses nobody.
+        """
         self.names = names
         self.spend = spend
+        self.usual = usual
         self.active = False
         """Whether a forward is going on that is to be noted."""
         self.on_device: Callable[[int, Tensor], None] = lambda module, output: None
@@ -165,20 +176,30 @@ class Outputs:
             there = [index for index, one in enumerate(tensors) if one is not None]
             whole = whole and len(there) == len(kept) and all(tensors[i].is_cpu for i in there)
             for at, trouble in finite.troubles([tensors[index] for index in there]):
-                found.append(Given(kept[there[at]][0], microbatch, trouble))
+                place = kept[there[at]][0]
+                if (place, trouble.value) not in self.usual.inputs:
+                    found.append(Given(place, microbatch, trouble))
         return found, whole
 
     def origin(self) -> Origin | None:
-        """The first module in the order of computation whose output is not finite."""
+        """The first module in the order of computation whose output is not finite, and is else."""
         for microbatch, _, notes in self._forwards:
-            tensors = [_tensor(output) for _, output, _ in notes]
-            there = [index for index, tensor in enumerate(tensors) if tensor is not None]
-            found = finite.troubles([tensors[index] for index in there])
-            for first, trouble in found[:1]:
-                module, _, given = notes[there[first]]
-                name, note = self._blamed(self.names[module], given)
-                return Origin(name, microbatch, trouble, note)
+            for note, trouble in _troubles(notes):
+                name = self.names[note[0]]
+                if (name, trouble.value) not in self.usual.outputs:
+                    return Origin(*self._blamed(name, note[2]), microbatch, trouble)
         return None
+
+    def learn(self) -> Usual:
+        """What is not finite although nothing was spoilt by it yet, such as a mask of -inf."""
+        found = Usual(set(), set())
+        for _, kept, notes in self._forwards:
+            there = [(place, tensor) for place, one in kept if (tensor := _tensor(one)) is not None]
+            for at, trouble in finite.troubles([tensor for _, tensor in there]):
+                found.inputs.add((there[at][0], trouble.value))
+            for note, trouble in _troubles(notes):
+                found.outputs.add((self.names[note[0]], trouble.value))
+        return found
 
     def _blamed(self, name: str, given: Any) -> tuple[str, str]:
         """The module that made a bad number, and what is to be said of that.
@@ -193,6 +214,14 @@ class Outputs:
         while parent and parent not in self.names:  # a list of modules has no code
             parent = parent.rpartition(".")[0]
         return parent, f"in its own code, before it calls {name}"
+
+
+def _troubles(notes: list[tuple[int, Any, Any]]) -> Iterator[tuple[tuple[int, Any, Any], Trouble]]:
+    """The notes whose output is there and not finite, in the order of computation."""
+    tensors = [_tensor(output) for _, output, _ in notes]
+    there = [index for index, tensor in enumerate(tensors) if tensor is not None]
+    for at, trouble in finite.troubles([tensors[index] for index in there]):
+        yield notes[there[at]], trouble
 
 
 def _tensor(kept: Any) -> Any:
