@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rankscope.agent.checkpoint import Checkpointer, publish
+from rankscope.agent.checkpoint import Checkpointer, hands, publish
 from rankscope.agent.checkpoint.plan import plan
 from rankscope.protocol import checkpoints, coverage
 from rankscope.protocol.exits import UserError
@@ -58,8 +58,13 @@ def test_all_ranks_together_write_everything_once(rows: dict[str, int], world_si
         assert coverage.uncovered(TensorEntry("float32", tuple(tensor.shape), chunks)) == ""
 
 
-def test_what_is_saved_is_the_state_of_the_boundary(tmp_path: Path) -> None:
-    """However soon training goes on; and the buffer is used again without mixing saves."""
+@pytest.mark.parametrize("least_bytes", [0, 1 << 30])
+def test_what_is_saved_is_the_state_of_the_boundary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least_bytes: int
+) -> None:
+    """However soon it is changed, and past torch's own count of changes; whoever writes it; and the
+    buffer is used again without mixing saves."""
+    monkeypatch.setattr(hands, "LEAST_BYTES", least_bytes)
     things = parts()
     saver = Checkpointer(state=things, dir=tmp_path)
     expected = {}
@@ -67,6 +72,8 @@ def test_what_is_saved_is_the_state_of_the_boundary(tmp_path: Path) -> None:
         train(things)
         expected[step] = values(things)
         saver.save(step)
+        for parameter in things["model"].parameters():
+            parameter.data.add_(1.0)
         train(things, 3)
         outcome = saver.wait()
         assert outcome is not None

@@ -29,6 +29,7 @@ PATIENCE_S = (10.0, 20.0, float("inf"))
 """So long what is left over of the cores must do, and so long then a small share of them: a save
 that somebody waits for comes to its end also where training leaves nothing."""
 
+PIPE_BYTES = select.PIPE_BUF
 LOOK_EVERY_S = 0.25
 END_S = 5.0
 
@@ -174,9 +175,7 @@ class Outside:
         if self._process is None:
             sync(path)
             return
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # then its end is heard
-            os.write(self._process.stdin.fileno(), b"s\n")
+        self._tell(b"s\n")
         self._line(float("inf"))  # it does little now but wait for the disk
 
     def _start(self, descriptor: int, politely: int, spans: Sequence[Span]) -> None:
@@ -193,12 +192,23 @@ class Outside:
             bufsize=0,
             start_new_session=True,  # what a terminal sends to the run is not for it
         )
-        assert self._process.stdin is not None
         lines = "".join(f"{span.begin} {span.size_bytes} {span.at}\n" for span in spans)
-        content = memoryview(f"{lines}\n".encode())
+        self._tell(f"{lines}\n".encode())
+
+    def _tell(self, content: bytes) -> None:
+        """Raises :class:`Failed` when the save is given up; of an end of the process nothing yet:
+        it is heard later."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        poll = select.poll()
+        poll.register(self._process.stdin, select.POLLOUT)
+        left = memoryview(content)
         with contextlib.suppress(BrokenPipeError):
-            while content:
-                content = content[os.write(self._process.stdin.fileno(), content) :]
+            while left:
+                if self._cancelled.is_set():
+                    raise Failed("cancelled")
+                if poll.poll(LOOK_EVERY_S * 1000):  # a page goes in without waiting
+                    left = left[os.write(self._process.stdin.fileno(), left[:PIPE_BYTES]) :]
 
     def _line(self, until_s: float) -> list[str]:
         """The next line, in words; none when there is none at ``until_s``, which is monotonic.
