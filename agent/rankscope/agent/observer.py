@@ -30,6 +30,9 @@ from rankscope.agent.probes.loader import Loader
 from rankscope.agent.probes.loss import Loss
 from rankscope.agent.probes.memory import MemoryProbe
 from rankscope.agent.probes.numerics.forward import Forward
+from rankscope.agent.probes.numerics.lossvalue import LossValue
+from rankscope.agent.probes.numerics.updates import Updates
+from rankscope.agent.probes.statebytes import StateBytes
 from rankscope.agent.probes.step import Step
 from rankscope.agent.signs import Signs
 
@@ -83,11 +86,14 @@ class Observer:
         self.gradnorm = self._probe(GradNormProbe)
         self.gradients = self._probe(Gradients)
         self.memory = self._probe(MemoryProbe)
+        self.state = self._probe(StateBytes)
         self.collectives = self._probe(Collectives)
         self.facts = self._probe(Facts)
         self.step = self._probe(Step)
         self.backward = self._probe(Backward)
         self.forward = self._probe(Forward)
+        self.updates = self._probe(Updates)
+        self.loss_value = self._probe(LossValue)
 
     def _probe(self, kind: type[Any]) -> Any:
         return self.probes[kind.name]
@@ -140,6 +146,10 @@ class Observer:
         if optimizer is not None and not any(optimizer is one for one in optimizers):
             self._optimizers = [weakref.ref(one) for one in (*optimizers, optimizer)]
             self._watch_optimizer(optimizer)
+
+    def watched(self) -> tuple[list[Any], list[Any]]:
+        """The models and the optimizers that are alive."""
+        return _alive(self._models), _alive(self._optimizers)
 
     def _watch_model(self, model: Any) -> None:
         first = self._models[0]() is model
@@ -221,6 +231,8 @@ class Observer:
         # The fields of a StepNote; made one only where it is read.
         note = number, given, outputs, backwards, grad_norm, sharded, tokens
         more = self.more
+        if self.microbatch and self.updates.watched and "updated" not in more:
+            more["updated"] = False
         if more:
             self.more = {}
         self.microbatch = 0

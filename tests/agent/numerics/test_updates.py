@@ -124,7 +124,8 @@ def test_what_only_the_device_knows_is_not_known() -> None:
     """Nothing waits for a device to tell whether a fused update was made."""
 
     class Optimizer:
-        found_inf: Any = torch.ones((), device="meta")
+        def __init__(self) -> None:
+            self.found_inf: Any = torch.ones((), device="meta")
 
     assert took_effect(Optimizer()) is None
 

@@ -114,6 +114,16 @@ def test_a_parameter_that_was_bad_before_the_step_explains_its_ranks_forward() -
     assert (finding.ranks, finding.step, finding.where) == ([1], 11, {"parameter": WEIGHT})
 
 
+def test_where_large_gradients_take_turns_a_bad_parameter_may_come_from_one() -> None:
+    """They were not read in the step before: it is said, and only then."""
+    for norms, expected in ((dict.fromkeys(EVERYBODY), True), (None, False)):
+        play = world().done(norms)
+        for rank in EVERYBODY:
+            play.sees(rank, Stage.LOSS, microbatch=1).sees(rank, Stage.PARAMETER, WEIGHT)
+        finding = play.done(dict.fromkeys(EVERYBODY)).finding("nonfinite-parameter")
+        assert any("take turns" in line for line in finding.evidence) == expected
+
+
 def test_a_bad_shard_explains_the_forward_of_every_rank() -> None:
     """FSDP2: all ranks gather it and compute NaN; only its owner had it before the step."""
     play = world("fsdp2")

@@ -20,12 +20,13 @@ from rankscope.agent.probes.numerics.replicas import Replicas
 from rankscope.agent.probes.numerics.updates import Updates
 from rankscope.agent.probes.optimizer import Optimizer
 from rankscope.agent.probes.setup import Setup
+from rankscope.agent.probes.statebytes import StateBytes
 from rankscope.agent.probes.step import Step
 
 PROBES: tuple[type[Probe], ...] = (
     Facts,
     Setup,
-    Updates,  # may end a step before the next one's forward begins
+    Updates,
     Modules,
     Inputs,
     Forward,
@@ -34,12 +35,13 @@ PROBES: tuple[type[Probe], ...] = (
     Gradients,  # which asks that for the reduced norm
     Optimizer,
     Loader,
-    Loss,
     LossValue,
+    Loss,  # takes over what that has read
     ParameterValues,
     Replicas,
     Step,
     MemoryProbe,
+    StateBytes,
     Collectives,
     Issued,
     Exceptions,

@@ -21,10 +21,10 @@ from rankscope.agent.probes.base import Probe
 from rankscope.agent.probes.loss import Scalar
 from rankscope.agent.tracing import recorded
 
-COST_SHARE = 0.002
+COST_SHARE = 0.001
 """The share of a step's time that the norm may take, on average."""
 
-FREE_S = 0.0003
+FREE_S = 0.0002
 """A norm that takes less is computed at every step."""
 
 MAX_EVERY = 16

@@ -60,7 +60,18 @@ class Loss(Probe):
                 self.uninstall()
 
     def on_backward(self, now: float, tensors: Any, args: Any, kwargs: Any) -> None:
-        if self._told or recorded():
+        value = self.observer.loss_value
+        read, value.read = value.read, None
+        if self._told:
+            return
+        if read is not None and read[0] is tensors and type(read[1]) is float:
+            if self._untrained:
+                self._untrained -= 1
+            else:
+                self._backwards.append(read[1])
+                self.found = True
+            return
+        if recorded():
             return
         if self._untrained:  # the model has returned this loss itself, unscaled
             self._untrained -= 1

@@ -32,9 +32,12 @@ class Modules(Probe):
     def on_begin(self, now: float, module: Any, args: Any, kwargs: Any) -> None:
         # Under no_grad nothing is trained: an evaluation, whatever module.training says.
         trains = self._trains()
+        observer = self.observer
+        if trains and observer.microbatch:  # may end a step before this forward begins
+            observer.ask(observer.updates, lambda: observer.updates.on_further_forward(now))
         self._note((events.BEGIN_FORWARD, now, trains))
         if trains:
-            self.observer.microbatch += 1
+            observer.microbatch += 1
 
     def on_begin_further(self, now: float, module: Any, args: Any, kwargs: Any) -> None:
         self._note((events.BEGIN_FURTHER_FORWARD, now, self._trains()))

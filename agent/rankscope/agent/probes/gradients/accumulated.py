@@ -67,6 +67,7 @@ class Accumulated:
         self._now = (-1, 0, 0)  # of the backward in work: its task, the step's number, microbatch
         self._skips = False  # whether it is not to be looked at
         self._at_once = False
+        self._leaves_out = False  # large gradients, until something is bad
         self._limit = 0.0  # norms from here on are looked at closely
         self._indices: list[int] = []
         self._gradients: list[torch.Tensor] = []
@@ -132,6 +133,8 @@ class Accumulated:
         try:
             if _task() != self._now[0]:
                 self._begin()
+            if self._leaves_out and self._may_leave_out():
+                return
             gradient = parameter.grad
             if self._skips or gradient is None:
                 return
@@ -150,7 +153,17 @@ class Accumulated:
             if switch.is_users(error):
                 raise
             self._fault(error)
-        self.probe.observer.kernel_s += _clock() - began
+        took_s = _clock() - began
+        self.ledger.turns.cost_s += took_s
+        self.probe.observer.kernel_s += took_s
+
+    def _may_leave_out(self) -> bool:
+        """Whether a large gradient is still not to be read: so until something is bad."""
+        if self._skips or not self.ledger.leaves_out:
+            self._leaves_out = False
+            return False
+        self.ledger.partial = True
+        return True
 
     def on_small(self, index: int, parameter: Any) -> None:
         if not self.holds:
@@ -229,9 +242,16 @@ class Accumulated:
         began = _clock()
         if _task() != self._now[0]:
             self._begin()
-        if not self._skips:
+        large = any(gradient.numel() > SMALL for gradient in gradients)
+        if large and self._leaves_out and self._may_leave_out():
+            kept = [at for at, gradient in enumerate(gradients) if gradient.numel() <= SMALL]
+            indices, gradients = [indices[at] for at in kept], [gradients[at] for at in kept]
+        if not self._skips and gradients:
             self._measure(indices, gradients, cast, summed)
-        self.probe.observer.kernel_s += _clock() - began
+        took_s = _clock() - began
+        self.probe.observer.kernel_s += took_s
+        if large:
+            self.ledger.turns.cost_s += took_s
 
     def _fault(self, error: Exception) -> None:
         self._drop()
@@ -251,6 +271,7 @@ class Accumulated:
         self._at_once = self.hasty or self.hasty_once
         self._limit = measure.closely(self.cast())
         self.ledger.begin()
+        self._leaves_out = self.ledger.leaves_out
         _engine.queue_callback(self._on_end)
 
     def _on_end(self) -> None:

@@ -14,6 +14,7 @@ import torch
 from rankscope.agent import events
 from rankscope.agent.probes.gradients import measure
 from rankscope.agent.probes.gradients.outliers import Outliers
+from rankscope.agent.probes.gradients.turns import Turns
 from rankscope.protocol import limits
 from rankscope.protocol.messages import ParameterNorm, Sign, Stage
 
@@ -46,6 +47,9 @@ class Ledger:
         self.bad_before: dict[int, int] = {}
         self.kept: set[int] = set()
         """Parameters whose gradient was bad before the step's first backward: never cleared."""
+        self.turns = Turns()
+        self.partial = False
+        """Whether large gradients were left out in the step in work."""
         self._outliers = Outliers()
         self._told = 0  # the number of the step whose norms were sent
         self._indices: dict[tuple[int, str], int] = {}
@@ -71,11 +75,16 @@ class Ledger:
             self._backwards += 1
             return
         self._backwards = 1
-        if self.norms:
+        every = self.turns.every
+        self.turns.begin(self.number, number, time.monotonic())
+        if self.turns.every != every:
+            self.observer.facts_changed = True
+        if self.norms and not self.partial:
             self.last = (self.number, self.norms)
             if self.norm is not None:
                 self._outliers.completed(self.norm)
         self.norm = None
+        self.partial = False
         self.number, self.norms = number, {}
         self.bad_before, self.bad = self.bad, {}
         if not self.bad_before:
@@ -166,6 +175,17 @@ class Ledger:
             note="; ".join(part for part in (note, self.scaler_note()) if part),
         )
 
+    @property
+    def leaves_out(self) -> bool:
+        """Whether large gradients on a CPU are not read now."""
+        signs = self.observer.signs
+        return (
+            self.turns.left_out
+            and not self.observer.cuda
+            and not signs.bad
+            and not 0 <= signs.steps_since < ARMED_STEPS
+        )
+
     def wants_reduced(self) -> bool:
         """Whether there is a reason to look at the reduced gradients of this step."""
         return self.suspicious or 0 <= self.observer.signs.steps_since < ARMED_STEPS
@@ -178,20 +198,19 @@ class Ledger:
         """The microbatch's gradients are all there."""
         if not self.norms:
             return
-        observer = self.observer
-        signs = observer.signs
-        signs.looked(Stage.GRADIENT)
-        norm = measure.total(tuple(self.norms.values()))
+        signs = self.observer.signs
         scale = self.scale()
         if scale:
-            norm /= scale
-            observer.more["loss_scale"] = scale
-        observer.more["local_norm"] = self.norm = norm
+            self.observer.more["loss_scale"] = scale
+        if not self.partial:
+            signs.looked(Stage.GRADIENT)
+            self.norm = measure.total(tuple(self.norms.values())) / (scale or 1.0)
+            self.observer.more["local_norm"] = self.norm
         if signs.bad:
             signs.publish()
             if self.bad and not self.bad_before:
                 self.tell()
-        elif self._outliers.leaves(norm):
+        elif self.norm is not None and self._outliers.leaves(self.norm):
             self.tell(before=True)
 
     def tell(self, before: bool = False) -> None:

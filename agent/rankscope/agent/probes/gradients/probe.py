@@ -97,7 +97,7 @@ class Gradients(Probe):
         facts: dict[str, str] = {}
         found = sorted({place.where for place in self.places if place.where})
         if found:
-            facts["numerics"] = ", ".join(found)
+            facts["numerics"] = ", ".join((*found, *filter(None, (self.ledger.turns.text(),))))
         missing = {name: why for place in self.places for name, why in place.not_covered().items()}
         if missing:
             told = "; ".join(f"{name} ({why})" for name, why in list(missing.items())[:8])
@@ -108,7 +108,8 @@ class Gradients(Probe):
     def answer(self, step_of: Callable[[int], int]) -> Iterator[tuple[type[FromRank], Any]]:
         """The norms of all parameters in the last step, for a hub that asks. Any thread."""
         ledger = self.ledger
-        number, norms = (ledger.number, ledger.norms) if ledger.norms else ledger.last
+        whole = ledger.norms and not ledger.partial
+        number, norms = (ledger.number, ledger.norms) if whole else ledger.last
         if norms:
             told, left_out = by_trouble(ledger.names, norms.copy())
             fields = {"step": step_of(number), "norms": tuple(told), "left_out": left_out}

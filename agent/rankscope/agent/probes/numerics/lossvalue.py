@@ -19,6 +19,8 @@ class LossValue(Probe):
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
         self._signs = observer.signs
+        self.read: tuple[Any, float] | None = None
+        """A loss and its value, for whoever comes next in the same event and takes it away."""
         observer.backward_begins.append((self, self.on_backward))
 
     def on_backward(self, now: float, tensors: Any, args: Any, kwargs: Any) -> None:
@@ -26,6 +28,7 @@ class LossValue(Probe):
             if recorded():
                 return
             number = tensors.item()
+            self.read = tensors, number
             self._signs.looked(Stage.LOSS)
             if number - number == 0.0:
                 return

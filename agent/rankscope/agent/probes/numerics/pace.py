@@ -1,6 +1,7 @@
 """How often something is looked at whose cost must stay within a share of the step's time. Pure."""
 
 from collections import deque
+from collections.abc import Callable, Iterable
 from statistics import median
 
 MAX_EVERY = 1024
@@ -10,13 +11,21 @@ class Pace:
     """Intervals are powers of two of steps, so that ranks with other costs share steps.
 
     ``share`` of a step's time on average, but ``free_s`` a step in any case, and never more often
-    than every ``least_s`` seconds.
+    than every ``least_s`` seconds. ``typical`` is what counts of the newest costs.
     """
 
-    def __init__(self, *, share: float, free_s: float, least_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        *,
+        share: float,
+        free_s: float,
+        least_s: float = 0.0,
+        typical: Callable[[Iterable[float]], float] = median,
+    ) -> None:
         self.every = 1
         """At which steps it is due: those whose number this divides."""
         self._share, self._free_s, self._least_s = share, free_s, least_s
+        self._typical = typical
         self._last: tuple[int, float] | None = None
         self._costs_s: deque[float] = deque(maxlen=5)
         self._steps_s: deque[float] = deque(maxlen=5)
@@ -34,7 +43,7 @@ class Pace:
         if len(self._steps_s) < 3:
             return
         # Medians: one rank stopped for a second, or one evaluation, must not change the pace.
-        cost_s, step_s = median(self._costs_s), median(self._steps_s)
+        cost_s, step_s = self._typical(self._costs_s), median(self._steps_s)
         every = 1
         while every < MAX_EVERY and not self._affordable(cost_s, step_s * every, every):
             every *= 2

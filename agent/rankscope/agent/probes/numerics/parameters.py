@@ -24,8 +24,8 @@ from rankscope.agent.probes.numerics.pace import Pace
 from rankscope.agent.tracing import recorded
 from rankscope.protocol.messages import Stage
 
-SHARE = 0.002
-FREE_S = 0.0003
+SHARE = 0.001
+FREE_S = 0.0002
 
 
 class ParameterValues(Probe):

@@ -2,7 +2,7 @@
 
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -29,41 +29,31 @@ class Updates(Probe):
     """
 
     name: ClassVar[str] = "updates"
-    guarded: ClassVar[tuple[str, ...]] = ("on_forward", "on_updated")
+    guarded: ClassVar[tuple[str, ...]] = ("on_updated",)
 
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
-        self._removals: list[Callable[[], None]] = []
-        self._watched = False
+        self.watched = False
+        """Whether there is an optimizer, whose updates are seen."""
         self._graded: Any = None  # a parameter that had a gradient at the last update
         self._backwards = 0  # at the end of the last step
         self._updates = 0
         self._recent: deque[bool] = deque(maxlen=RECENT)
         observer.update_ends.append((self, self.on_updated))
 
-    def watch_model(self, model: Any, *, first: bool) -> None:
-        if first:
-            self._removals.append(self.observer.calls.add(model, begins=(self, self.on_forward)))
-
     def watch_optimizer(self, optimizer: Any, *, first: bool) -> None:
-        self._watched = True
+        self.watched = True
 
     def uninstall(self) -> None:
-        for remove in self._removals:
-            remove()
-        self._removals.clear()
         self._graded = None
 
-    def on_forward(self, now: float, model: Any, args: Any, kwargs: Any) -> None:
-        observer = self.observer
-        if not self._watched or not torch.is_grad_enabled():
+    def on_further_forward(self, now: float) -> None:
+        """A training forward of the first model begins, and is not the step's first."""
+        if not self.watched or self._graded is None or self.observer.step.called:
             return
-        if not observer.microbatch:
-            observer.more["updated"] = False
-        elif self._graded is not None and not observer.step.called:
-            graded = self._graded()
-            if graded is not None and graded.grad is None and self._trained():
-                self._missed(now)
+        graded = self._graded()
+        if graded is not None and graded.grad is None and self._trained():
+            self._missed(now)
 
     def _trained(self) -> bool:
         """Whether there was a backward since the last step ended."""
@@ -77,7 +67,6 @@ class Updates(Probe):
         self._recent.append(False)
         if self._updates >= SURE_AFTER and turns(self._recent) <= MAX_TURNS:
             observer.note_step(events.STEPPED, now)
-            observer.more["updated"] = False
 
     def on_updated(self, now: float, optimizer: Any, args: Any, kwargs: Any) -> None:
         observer = self.observer
@@ -101,7 +90,7 @@ def took_effect(optimizer: Any) -> bool | None:
 
     A fused optimizer is called by the gradient scaler in any case and told what was found.
     """
-    found = getattr(optimizer, "found_inf", None)
+    found = optimizer.__dict__.get("found_inf")
     if not isinstance(found, torch.Tensor):
         return True
     return not float(found) if found.is_cpu else None

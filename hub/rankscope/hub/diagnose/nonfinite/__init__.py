@@ -45,6 +45,7 @@ def _findings(state: RunState, episode: Episode, now_s: float, *, by_scaler: boo
     here = episode.first_seen()
     world = state.size()
     own = _norms(state, episode.first_step)
+    ever = _ever(state)
     found = []
     for origin in origins(here, own, world):
         step = max(1, episode.first_step - origin.steps_back)
@@ -53,6 +54,7 @@ def _findings(state: RunState, episode: Episode, now_s: float, *, by_scaler: boo
             *lines.finite(origin, here, own),
             *lines.consequences(origin, here),
             *lines.unlooked(origin, here),
+            *lines.turns(origin, ever, _norms(state, step - 1) if step > 1 else ever),
             *(lines.scaled(episode) if by_scaler else ()),
             *lines.duration(origin, episode, state.numerics.complete),
         ]
@@ -83,6 +85,13 @@ def _where(origin: Origin) -> dict[str, str | int]:
     if sign.microbatch and origin.ranks:
         where["microbatch"] = sign.microbatch
     return where
+
+
+def _ever(state: RunState) -> dict[int, float]:
+    """The ranks that have ever told the norm of their own gradient, with the newest one."""
+    columns = state.numerics.columns
+    told = np.flatnonzero(columns.norm_step[: state.size()] > 0)
+    return dict(zip(told.tolist(), columns.norm[told].tolist(), strict=True))
 
 
 def _norms(state: RunState, step: int) -> dict[int, float]:

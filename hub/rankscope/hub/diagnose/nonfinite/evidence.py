@@ -115,6 +115,17 @@ def unlooked(origin: Origin, here: Mapping[int, RankSigns]) -> list[str]:
     return [f"not looked at on rank {origin.ranks[0]}: {', '.join(blind)}"] if blind else []
 
 
+def turns(origin: Origin, own: Mapping[int, float], before: Mapping[int, float]) -> list[str]:
+    """Of a parameter that was bad before the step, where no rank's own gradient was read in the
+    step before: ``own`` and ``before`` are the norms told of the two, of ranks that tell any."""
+    if origin.stage != Stage.PARAMETER or before or not own:
+        return []
+    return [
+        "large gradients take turns here and were not all read in the step before: it may have "
+        "begun in one of them"
+    ]
+
+
 def duration(origin: Origin, episode: Episode, complete: int) -> list[str]:
     """Whether it was one step or goes on, once that can be told."""
     first = episode.first_step

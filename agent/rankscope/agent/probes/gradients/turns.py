@@ -1,0 +1,48 @@
+"""The steps at which large gradients are read on a CPU: all, or every second, fourth, … Pure.
+
+Reading is bound by memory: 40 MB take 2 to 4 ms of one core. Of a step that computes long enough
+on them that is nothing; of one with few tokens to a parameter it is some per cent, and then they
+are read at fewer steps, and at all again as soon as anything is wrong. Small gradients are read at
+every step whatever happens. They show nearly everything, for the gradient of a bias or of a norm's
+weight is a sum over what flows back through its layer: a NaN in there is a NaN in it.
+"""
+
+from typing import Final
+
+from rankscope.agent.probes.numerics.pace import Pace
+
+SHARE: Final = 0.008
+"""The share of a step's time that reading large gradients may take, on average."""
+
+FREE_S: Final = 0.0005
+"""Reading that takes less is done at every step."""
+
+
+class Turns:
+    """Of one process. A step is the number of its note."""
+
+    def __init__(self) -> None:
+        self.cost_s = 0.0
+        """What reading has taken in the step in work; added to by whoever reads."""
+        self.left_out = False
+        """Whether large gradients are left out in the step in work, unless something is wrong."""
+        # The least of the newest costs: what a busy machine adds is none of reading's.
+        self._pace = Pace(share=SHARE, free_s=FREE_S, typical=min)
+
+    @property
+    def every(self) -> int:
+        """Large gradients are read at steps that this divides."""
+        return self._pace.every
+
+    def begin(self, before: int, number: int, now_s: float) -> None:
+        """Step ``number`` begins, after ``before``."""
+        if self.cost_s and not self.left_out:
+            self._pace.took(before, now_s, self.cost_s)
+        self.cost_s = 0.0
+        self.left_out = not self._pace.due(number)
+
+    def text(self) -> str:
+        """Empty when all are read at every step."""
+        if self.every == 1:
+            return ""
+        return f"large ones at every {'2nd' if self.every == 2 else f'{self.every}th'} step"

@@ -1,0 +1,128 @@
+"""Large gradients that take long to read, as their step goes, are read at fewer steps."""
+
+import math
+from typing import Any
+
+import torch
+
+from rankscope.agent.probes.gradients.ledger import ARMED_STEPS
+from rankscope.agent.probes.gradients.turns import Turns
+from rankscope.protocol.messages import Signs, Stage
+from support.observed import Observed, observed
+
+WIDE = 200  # squared: more than what counts as small
+
+
+def settled(cost_s: float, step_s: float, steps: int = 400) -> Turns:
+    turns = Turns()
+    for number in range(1, steps):
+        turns.begin(number - 1, number, number * step_s)
+        if not turns.left_out:
+            turns.cost_s = cost_s
+    return turns
+
+
+def test_what_costs_little_is_read_at_every_step() -> None:
+    """Below its share of the step, or below what is free; then there is nothing to say of it."""
+    assert settled(0.0004, 0.005).text() == settled(0.001, 0.2).text() == ""
+
+
+def test_what_costs_much_is_read_so_seldom_that_it_does_not() -> None:
+    """As often as the share allows, which is said."""
+    assert settled(0.0033, 0.14).text() == "large ones at every 4th step"
+    assert settled(0.002, 0.14).text() == "large ones at every 2nd step"
+    assert settled(0.0033, 1.0).every == 1
+
+
+def test_a_busy_machine_is_no_reason_to_read_less() -> None:
+    """What counts is the least of the newest costs."""
+    turns = Turns()
+    for number in range(1, 100):
+        turns.begin(number - 1, number, number * 0.1)
+        turns.cost_s = 0.0003 if number % 4 == 0 else 0.02
+        assert not turns.left_out
+
+
+class Trained:
+    """A wide layer that trains with its gradients read at every fourth step."""
+
+    def __init__(self, seen: Observed, model: torch.nn.Module) -> None:
+        self.seen, self.model = seen, model
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+        seen.observer.watch(model, self.optimizer)
+        self.turns: Any = seen.observer.gradients.ledger.turns
+        self.turns._pace.every = 4
+        values: Any = seen.observer.probes["parameter values"]
+        for pace in (self.turns._pace, values._pace):
+            pace.took = lambda *given: None  # as it is, also on a busy machine
+
+    def step(self, spoils: str = "", loss: float = 1.0) -> None:
+        """One step; ``spoils`` is the parameter whose gradient is NaN before it is looked at."""
+        self.optimizer.zero_grad()
+        handles = [
+            parameter.register_hook(lambda gradient: gradient * math.nan)  # type: ignore[no-untyped-call]
+            for name, parameter in self.model.named_parameters()
+            if name == spoils
+        ]
+        (self.model(torch.ones(2, WIDE)).mean() * loss).backward()
+        for handle in handles:
+            handle.remove()
+        self.optimizer.step()
+
+    def told(self, number: int) -> list[tuple[Stage, str]]:
+        """The signs of a step."""
+        return [
+            (sign.stage, sign.name)
+            for kind, fields in self.seen.urgent
+            if kind is Signs
+            for sign in fields["signs"]
+            if fields["step"] == number
+        ]
+
+
+def test_between_two_turns_only_small_gradients_are_read() -> None:
+    """The rank's own norm is known where all were read; nothing else is claimed."""
+    with observed() as seen:
+        trained = Trained(seen, torch.nn.Linear(WIDE, WIDE))
+        for _ in range(9):
+            trained.step()
+        norms = [record.local_norm for record in seen.steps]
+        assert [norm is not None for norm in norms] == [n % 4 == 0 for n in range(1, 10)]
+
+
+def test_small_gradients_are_read_at_every_step() -> None:
+    """And once one of them is bad, all are, in that step and for a while after it."""
+    with observed() as seen:
+        trained = Trained(seen, torch.nn.Sequential(torch.nn.Linear(WIDE, WIDE)))
+        for number in range(1, 6):
+            trained.step(spoils="0.bias" if number == 5 else "")
+        assert (Stage.GRADIENT, "0.bias") in trained.told(5)
+        for _ in range(ARMED_STEPS):
+            trained.step()
+        norms = [record.local_norm for record in seen.steps[5:]]
+        assert len(norms) == ARMED_STEPS
+        assert None not in norms
+
+
+def test_a_bad_loss_has_all_gradients_read_in_its_step() -> None:
+    """It is known before the backward."""
+    with observed() as seen:
+        trained = Trained(seen, torch.nn.Linear(WIDE, WIDE, bias=False))
+        for number in range(1, 6):
+            trained.step(loss=math.nan if number == 5 else 1.0)
+        assert (Stage.GRADIENT, "weight") in trained.told(5)
+
+
+def test_what_was_not_read_is_not_said_to_have_been_looked_at() -> None:
+    """A bad gradient that shows only in the update leaves open where it came from."""
+    with observed() as seen:
+        trained = Trained(seen, torch.nn.Linear(WIDE, WIDE))
+        for number in range(1, 6):
+            trained.step(spoils="weight" if number == 5 else "")
+        looked = [
+            fields["looked"]
+            for kind, fields in seen.urgent
+            if kind is Signs and fields["step"] == 5 and fields["signs"]
+        ]
+        assert looked
+        assert all(Stage.GRADIENT not in stages for stages in looked)
