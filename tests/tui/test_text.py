@@ -183,7 +183,7 @@ def test_a_wide_name_is_shortened_and_its_column_stays() -> None:
     lines = bare(ls_text([listed("python train.py " + "x" * 60), listed("demo")], Path("/"), 50.0))
     assert all(len(line) <= 80 for line in lines), lines
     assert lines[0].endswith("verdict")
-    assert "python…" in lines[1].replace("python ", "python")
+    assert "python train.py…" in lines[1]
     assert "demo" in lines[2]
 
 

@@ -29,6 +29,8 @@ def view(ranks: int = 8) -> MemoryView:
             growth_bytes_per_step=4_194_304.0 if rank == 5 else 0.0,
             full_at_step=132 if rank == 5 else None,
             history_bytes=[400_000_000 + (rank == 5) * at * 4_000_000 for at in range(40)],
+            state_bytes=6_956_144,
+            predicted_state_bytes=6_956_032.0,
         )
         for rank in range(ranks)
     ]
@@ -55,6 +57,15 @@ def test_a_rank_that_grows_shows_how_fast_and_until_when() -> None:
     assert "█" in row
     assert any("steps 1–40" in line for line in lines)
     assert any(FINDING.headline[:30] in line for line in lines)
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_the_state_stands_beside_what_was_predicted(width: int) -> None:
+    """For each rank, and below it what the prediction follows from; on 80 columns, too."""
+    lines = drawn(view(), width)
+    (row,) = [line for line in lines if line.split()[:1] == ["5"]]
+    assert "6.96 MB   6.96 MB" in row
+    assert any("869 504 parameters × (4+4+8) bytes" in line for line in lines)
 
 
 @pytest.mark.parametrize(("width", "height"), [(20, 5), (40, 10), (80, 24), (120, 40), (200, 50)])

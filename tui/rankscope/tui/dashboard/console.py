@@ -23,12 +23,13 @@ from rankscope.tui.dashboard.leaving import Leaving, write_crash_file
 from rankscope.tui.dashboard.mailbox import Mailbox
 from rankscope.tui.dashboard.navigation import Navigation
 from rankscope.tui.dashboard.picture import Picture
+from rankscope.tui.dashboard.render.line import Line
 from rankscope.tui.dashboard.runwatch import RunWatch
 from rankscope.tui.dashboard.screens.base import Direction, Room, Screen
 from rankscope.tui.dashboard.screens.ranks import RanksScreen
 from rankscope.tui.dashboard.source import FEED_ENDS_WITHIN_S, Choice, Source
-from rankscope.tui.dashboard.typed import Typed
 from rankscope.tui.dashboard.timekeys import TimeKeys
+from rankscope.tui.dashboard.typed import Typed
 from rankscope.tui.dashboard.widgets.ascii_filter import AsciiFilter
 from rankscope.tui.dashboard.widgets.canvas import Canvas
 from rankscope.tui.dashboard.widgets.theme_filter import THEMES, Theme, ThemeFilter, following
@@ -92,6 +93,8 @@ class Dashboard(TimeKeys, App[None]):
         self._canvas = Canvas(utf8=utf8)
         self._ascii = None if utf8 else AsciiFilter()
         self._drawn_t_s = 0.0
+        self.lines: Sequence[Line] = ()
+        """What was drawn last."""
         self.crash: str | None = None
         """What to tell when the dashboard failed by its own fault."""
 
@@ -171,6 +174,7 @@ class Dashboard(TimeKeys, App[None]):
         lines = self._navigation.screen.layout(self._shown(), room).lines(room.height)
         if self._control.question:
             lines = over(lines, self._control.lines(self._picture, room.width), room.height)
+        self.lines = lines
         self._canvas.show(lines)
 
     def _shown(self) -> Picture:
@@ -199,6 +203,7 @@ class Dashboard(TimeKeys, App[None]):
         snapshot = self._mailbox.take()
         if snapshot is None or self._holds(snapshot):
             return
+        self._notice = self._time_notice() or self._notice
         before = self._picture
         self._picture = replace(before, snapshot=snapshot)
         self._ask_view()

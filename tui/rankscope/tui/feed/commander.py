@@ -96,9 +96,10 @@ def came_of(view: CheckpointsView, request: int) -> str | None:
     """What came of ``request``, in words; None while it is in work. A pause that stands is all
     that was asked for."""
     over: Command | None = next((one for one in view.commands if one.request == request), None)
-    if over is not None:
-        return f"{over.command} {over.state.replace('-', ' ')}: {over.text}"
     saved = next((one for one in view.outcomes if one.request == request), None)
+    if over is not None:
+        text = over.text or ("" if saved is None else saved.path or saved.text)
+        return f"{over.command} {over.state.replace('-', ' ')}: {text}".removesuffix(": ")
     if saved is not None and view.request != request:
         state = "done" if saved.ok else "failed"
         return f"checkpoint of step {saved.step} {state}: {saved.path if saved.ok else saved.text}"

@@ -1,0 +1,316 @@
+"""What keys do, in a dashboard over a real hub in the same process."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.command import CommandList
+
+from rankscope.protocol import messages as m
+from rankscope.tui.dashboard.action import BASES
+from rankscope.tui.dashboard.source import Choice, Source
+from support import screenscenes
+from support.inprocess import Desk, board, feed
+from support.world import World
+
+Play = Callable[[Desk], Awaitable[None]]
+
+
+def played(world: World, play: Play, **options: Any) -> None:
+    """A dashboard over ``world`` while ``play`` presses keys."""
+
+    async def whole() -> None:
+        async with board(world, **options) as desk:
+            await play(desk)
+
+    asyncio.run(whole())
+
+
+def running(ranks: int = 4) -> World:
+    world = World(ranks=ranks, per_node=2)
+    for _ in range(12):
+        world.step()
+    world.tick()
+    return world
+
+
+def saves(world: World, phase: str = "idle", **fields: Any) -> None:
+    """Every rank says that it can follow requests and has a checkpointer, or how far it is."""
+    for rank, sim in world.ranks.items():
+        at_s = world.now_s + sim.clock_s
+        request = fields.get("request", 0)
+        world.from_rank(
+            rank, m.Controlled, phase=phase, phase_t_s=at_s, request=request, saver=True
+        )
+        told = {"step": 0, "request": 0, "phase": phase, "phase_t_s": at_s}
+        world.from_rank(rank, m.Saving, **(told | fields))
+
+
+def test_tab_goes_through_the_screens_in_the_order_of_their_digits() -> None:
+    """Around and back, and each of them is drawn with the verdict on top."""
+
+    async def play(desk: Desk) -> None:
+        await desk.sees("healthy")
+        for name in (*BASES[1:], BASES[0]):
+            await desk.press("tab")
+            assert desk.app._navigation.screen.name == name
+            assert "healthy" in await desk.sees("? help")
+        await desk.press("shift+tab")
+        assert desk.app._navigation.screen.name == BASES[-1]
+
+    played(running(), play)
+
+
+def test_a_filter_shows_only_what_it_admits_while_it_is_typed() -> None:
+    """Enter keeps it, n and N move in what is left, Esc takes it away before it leads back."""
+
+    async def play(desk: Desk) -> None:
+        await desk.press("2")
+        await desk.sees("node-0", "node-1")
+        await desk.press("slash", *"node-1")
+        text = await desk.until(lambda text: "node-0" not in text, "only node-1")
+        assert "/node-1" in text
+        await desk.press("enter")
+        assert "? help" in await desk.sees("▸    2")
+        await desk.press("n")
+        await desk.sees("▸    3")
+        await desk.press("N")
+        await desk.sees("▸    2")
+        await desk.press("escape")
+        await desk.sees("node-0")
+        assert desk.app._navigation.screen.name == "ranks"
+
+    played(running(), play)
+
+
+def test_slash_on_the_overview_filters_the_table_of_ranks() -> None:
+    """A number is a rank."""
+
+    async def play(desk: Desk) -> None:
+        await desk.sees("healthy")
+        await desk.press("slash", "3", "enter")
+        await desk.sees("▸    3")
+        assert desk.app._navigation.screen.name == "ranks"
+        await desk.press("enter")
+        await desk.sees("rank 3", "pid 1003")
+
+    played(running(), play)
+
+
+def test_ranks_are_sorted_by_another_column_with_each_press() -> None:
+    """The footer says by which."""
+    world = running()
+    world.stop(2)
+    world.advance(1.0)
+
+    async def play(desk: Desk) -> None:
+        await desk.press("2", "o")
+        text = await desk.sees("by state")
+        rows = [line for line in text.splitlines() if "node-" in line]
+        assert "stopped" in rows[0]
+
+    played(world, play)
+
+
+def test_a_dashboard_that_may_only_look_cannot_be_unlocked() -> None:
+    """The keys say so, and nothing is asked."""
+
+    async def play(desk: Desk) -> None:
+        await desk.sees("healthy")
+        for key in ("u", "c", "S"):
+            await desk.press(key)
+            assert "only looks" in await desk.sees("--readonly")
+            assert not desk.app._control.question
+
+    played(running(), play, readonly=True, size=(120, 30))
+
+
+def test_a_command_is_locked_then_asked_about_then_given_and_its_end_is_told() -> None:
+    """u, c, y: the hub is asked, the ranks save, and the footer says what came of it."""
+    world = running()
+    saves(world)
+
+    async def play(desk: Desk) -> None:
+        await desk.sees("healthy")
+        await desk.press("c")
+        await desk.sees("commands are locked: u unlocks them")
+        await desk.press("u")
+        await desk.sees("Unlock commands on this run?")
+        await desk.press("y")
+        await desk.sees("commands unlocked")
+        await desk.press("c")
+        text = await desk.sees("Save a checkpoint now?")
+        assert "All 4 ranks save at the same step, about step 14" in text
+        await desk.press("n")
+        await desk.until(lambda text: "Save a checkpoint" not in text, "the question is gone")
+        assert not asked(world, desk)
+        await desk.press("c", "x", "j")  # other keys answer nothing
+        await desk.sees("Save a checkpoint now?")
+        await desk.press("y")
+        request = await until(lambda: asked(world, desk))
+        with desk.lock:
+            saves(
+                world,
+                "done",
+                step=14,
+                request=request,
+                path="/ckpt/step-14",
+                total_bytes=1000,
+            )
+            world.advance(1.0)
+        await desk.sees("done", "/ckpt/step-14")
+
+    played(world, play, size=(120, 30))
+
+
+def asked(world: World, desk: Desk) -> int:
+    """The request that the hub has in work; 0 for none."""
+    with desk.lock:
+        return int(world.view("checkpoints").request)
+
+
+async def until(condition: Callable[[], Any]) -> Any:
+    for _ in range(1500):
+        if value := condition():
+            return value
+        await asyncio.sleep(0.02)
+    raise AssertionError("it did not come")
+
+
+def test_what_the_hub_refuses_is_told_with_the_reason() -> None:
+    """A loop that gives no boundary takes no commands."""
+
+    async def play(desk: Desk) -> None:
+        await desk.sees("healthy", "commands unlocked")
+        await desk.press("c", "y")
+        await desk.sees("checkpoint refused:", "no call of end_step")
+
+    played(running(), play, unlocked=True, size=(160, 30))
+
+
+def test_a_run_that_is_over_takes_no_commands() -> None:
+    """Nothing is asked."""
+    world = running(1)
+    world.finish(0)
+    world.run_end()
+    world.advance(1.0)
+
+    async def play(desk: Desk) -> None:
+        await desk.sees("finished")
+        await desk.press("c")
+        await desk.sees("the run is over")
+
+    played(world, play, unlocked=True)
+
+
+def test_copy_takes_the_verdict_with_its_evidence() -> None:
+    """What a colleague is sent."""
+    world = running()
+    world.kill(2)
+    world.advance(1.0)
+
+    async def play(desk: Desk) -> None:
+        await desk.sees("SIGKILL")
+        await desk.press("y")
+        await desk.sees("copied the verdict")
+        copied = desk.app.clipboard
+        assert "rank 2 died: SIGKILL" in copied
+        assert "evidence" in copied
+        assert copied.isprintable() is False  # lines
+        assert "\x1b" not in copied
+
+    played(world, play)
+
+
+def test_write_keeps_the_whole_screen_also_what_is_scrolled_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a new file of this folder that only its owner can read."""
+    monkeypatch.chdir(tmp_path)
+
+    async def play(desk: Desk) -> None:
+        await desk.press("2")
+        await desk.sees("node-0")
+        await desk.press("w", "w")
+        await desk.until(lambda text: len(list(tmp_path.iterdir())) == 2, "two files")
+
+    played(running(40), play)
+    for path in tmp_path.iterdir():
+        assert path.name.startswith("rankscope-run-1-ranks-")
+        assert path.stat().st_mode & 0o077 == 0
+        lines = path.read_text().splitlines()
+        assert sum("node-" in line for line in lines) == 40
+        assert not any("? help" in line for line in lines)
+
+
+def test_the_look_can_be_changed_and_comes_around() -> None:
+    """Colours, strong ones, none."""
+
+    async def play(desk: Desk) -> None:
+        await desk.sees("healthy")
+        for words in ("strong colours", "no colours", "colours"):
+            await desk.press("t")
+            await desk.sees(words)
+
+    played(running(), play, size=(120, 30))
+
+
+def test_enter_in_the_list_of_runs_goes_over_to_another_run() -> None:
+    """Its overview is shown, and commands have to be unlocked anew."""
+    other = running(2)
+    other.state.name = "another"
+    other.state.head_changed = other.state.version = other.state.version + 1
+    lock = threading.RLock()
+    opened: list[str] = []
+
+    def open_(path: str) -> Source:
+        opened.append(path)
+        return Source(feed(other, lock), "another")
+
+    choice = Choice(lambda: screenscenes.RUNS, open_)
+
+    async def play(desk: Desk) -> None:
+        await desk.sees("healthy", "4 ranks", "commands unlocked")
+        await desk.press("9")
+        await desk.sees("20261129-161500-77aa01", "its hub is gone")
+        await desk.press("j", "enter")
+        text = await desk.sees("healthy", "2 ranks", "another")
+        assert "commands unlocked" not in text
+        assert opened == [screenscenes.RUNS[1].path]
+
+    played(running(), play, unlocked=True, choice=choice, size=(120, 30))
+
+
+def test_the_palette_finds_an_action_by_a_few_letters() -> None:
+    """As fuzzy as one types; Enter does it."""
+
+    async def play(desk: Desk) -> None:
+        await desk.sees("healthy")
+        await desk.press("colon")
+        await until(lambda: len(desk.app.screen_stack) > 1)
+        await desk.press(*"incid")
+        hits = desk.app.screen.query_one(CommandList)
+        await until(lambda: hits.option_count and "incidents" in str(hits.options[0].prompt))
+        await desk.press("enter")
+        await until(lambda: desk.app._navigation.screen.name == "incidents")
+
+    played(running(), play)
+
+
+def test_everything_is_drawn_anew_for_another_size() -> None:
+    """Also with a question on the screen."""
+
+    async def play(desk: Desk) -> None:
+        await desk.press("u")
+        await desk.sees("Unlock commands")
+        await desk.pilot.resize_terminal(120, 40)
+        await desk.until(lambda text: len(desk.app.lines) == 40, "forty lines")
+        assert "Unlock commands" in desk.text()
+        await desk.pilot.resize_terminal(40, 10)
+        await desk.until(lambda text: len(desk.app.lines) == 10, "ten lines")
+        assert "Unlock commands" in desk.text()
+
+    played(running(), play)
