@@ -42,8 +42,8 @@ HUB_WITHIN_S = 5.0
 PER_NODE = 8
 RANKS_PER_CONNECTION = 256
 GROUP = "0"
-STEP_SECONDS = (0.05, 0.3, 0.6, 0.05)
-"""Shares of a step: data, forward, backward, optimizer."""
+STEP_SHARES = (0.05, 0.3, 0.6, 0.05)
+"""Of a step: data, forward, backward, optimizer."""
 
 
 class Connection:
@@ -244,14 +244,17 @@ class Fleet:
 
     def _record(self, rank: int, step: int, now_s: float) -> m.StepRecord:
         step_s = min(INTERVAL_S / self.share, 30.0)
-        parts = [part * step_s for part in STEP_SECONDS]
+        data_s, forward_s, backward_s, optimizer_s = (part * step_s for part in STEP_SHARES)
         own = float("nan") if rank in self._nan else 1.0 + (rank % 7) / 10
         return m.StepRecord(
-            step,
-            now_s,
-            sum(parts),
-            *parts,
-            0.0,
+            step=step,
+            t_s=now_s,
+            step_s=step_s,
+            data_s=data_s,
+            forward_s=forward_s,
+            backward_s=backward_s,
+            optimizer_s=optimizer_s,
+            other_s=0.0,
             microbatches=1,
             loss=2.5,
             tokens=4096,
@@ -303,8 +306,17 @@ class Fleet:
         )
         gpus = tuple(
             m.GpuSample(
-                *(index, "synthetic", 90.0 + (self._interval + index) % 10, 40 << 30, 80 << 30),
-                *(60.0 + index, 600.0, 1700.0, (), 0, 0),
+                index=index,
+                name="synthetic",
+                utilisation_percent=90.0 + (self._interval + index) % 10,
+                memory_used_bytes=40 << 30,
+                memory_total_bytes=80 << 30,
+                temperature_c=60.0 + index,
+                power_w=600.0,
+                sm_clock_mhz=1700.0,
+                throttle_reasons=(),
+                ecc_uncorrected=0,
+                nvlink_errors=0,
             )
             for index in range(PER_NODE if self.gpus else 0)
         )
@@ -390,7 +402,7 @@ def serve(given: argparse.Namespace) -> None:
             # A machine that cannot keep up plays slower instead of piling up.
             due_s = max(due_s + INTERVAL_S, time.monotonic())
             while (wait_s := due_s - time.monotonic()) > 0:
-                if not poller.poll(wait_s * 1000):
+                if not poller.poll(int(wait_s * 1000) + 1):
                     continue
                 order = sys.stdin.readline().split()
                 if not order:

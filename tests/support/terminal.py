@@ -36,6 +36,7 @@ KEYS = {
     "up": "\x1b[A",
     "down": "\x1b[B",
     "pagedown": "\x1b[6~",
+    "end": "\x1b[F",
     "ctrl+c": "\x03",
     "ctrl+p": "\x10",
     "ctrl+z": "\x1a",

@@ -57,7 +57,7 @@ class AgedRows(list[RankRow]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, list) and list(self) == list(other)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def copy(self) -> list[RankRow]:
         return list(self)
