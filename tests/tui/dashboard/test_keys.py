@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from textual.command import CommandList
+from textual.events import Key
 
 from rankscope.protocol import messages as m
 from rankscope.tui.dashboard.action import BASES
@@ -82,6 +83,18 @@ def test_a_filter_shows_only_what_it_admits_while_it_is_typed() -> None:
         await desk.press("escape")
         await desk.sees("node-0")
         assert desk.app._navigation.screen.name == "ranks"
+
+    played(running(), play)
+
+
+def test_what_is_typed_ahead_means_what_it_would_have_meant() -> None:
+    """Over a slow link many keys come at once: they act in their order."""
+
+    async def play(desk: Desk) -> None:
+        await desk.sees("healthy")
+        for key in ("2", "slash", "1", "minus", "2", "enter", "j"):
+            desk.app.post_message(Key(key, {"minus": "-", "slash": "/"}.get(key, key)))
+        await desk.sees("▸    2", "/1-2")
 
     played(running(), play)
 

@@ -61,6 +61,39 @@ def test_keys_lead_through_all_screens_and_q_leaves_the_terminal_clean(hub: Hub)
         assert terminal.mode(1000) is None, "the mouse is never touched"
 
 
+def test_filter_palette_question_and_resize_while_the_run_goes_on(hub: Hub) -> None:
+    """Typed as over SSH: what is asked for is there, and what the hub refuses is said."""
+    with SyntheticRun(hub), top(hub, columns=100) as terminal:
+        terminal.wait_for("✓ healthy", "3 ●")
+        terminal.press("2", "/", *"1-2")
+        terminal.wait(lambda text: "/1-2" in text and "node-a" in text and "   3  ●" not in text)
+        terminal.press("enter")
+        terminal.wait_for("▸    1", "? help")
+        terminal.press(":")
+        terminal.wait_for("Search for commands")
+        terminal.press(*"checkpoints")
+        terminal.wait_for("How far a save is")
+        terminal.press("enter")
+        terminal.wait_for("what came of saves", "checkpoint  none yet")
+        terminal.resize(140, 30)
+        terminal.wait_for("what came of saves", "not now: the run is not paused")
+        terminal.press("c")
+        terminal.wait_for("commands are locked")
+        terminal.press("u")
+        terminal.wait_for("Unlock commands on this run?")
+        terminal.press("y")
+        terminal.wait_for("commands unlocked")
+        terminal.press("c")
+        terminal.wait_for("Save a checkpoint now?", "All 4 ranks save")
+        terminal.press("y")
+        terminal.wait_for("checkpoint refused: ranks 0 1 2 3 gave no boundary yet")
+        terminal.press("6")
+        terminal.wait_for("on time", "backward", "waiting")
+        terminal.press("q")
+        assert terminal.exit_code() == 0
+        assert terminal.unclean() == []
+
+
 def test_a_death_is_on_the_screen_with_its_culprit_and_its_evidence(hub: Hub) -> None:
     """The verdict comes while one watches, and v opens what it rests on."""
     with SyntheticRun(hub) as ranks, top(hub) as terminal:

@@ -15,6 +15,7 @@ from textual.filter import LineFilter
 from textual.screen import Screen as TextualScreen
 
 from rankscope.protocol.exits import Exit, UserError
+from rankscope.tui.asking import author
 from rankscope.tui.dashboard.action import ScreenName
 from rankscope.tui.dashboard.actions import ACTIONS, actions
 from rankscope.tui.dashboard.control import Control, over, told
@@ -35,10 +36,12 @@ from rankscope.tui.dashboard.widgets.canvas import Canvas
 from rankscope.tui.dashboard.widgets.theme_filter import THEMES, Theme, ThemeFilter, following
 from rankscope.tui.feed.commander import Commander, Word
 from rankscope.tui.feed.poller import Poller, Snapshot, Wanted
-from rankscope.tui.saving import author
 
 TICK_S = 0.5
 """Numbers and ages move at this pace, however often snapshots come: it is what one can read."""
+
+
+KEYS = {key: action.name for action in ACTIONS for key in action.keys}
 
 
 class Bare(TextualScreen[None], inherit_bindings=False):
@@ -220,8 +223,14 @@ class Dashboard(TimeKeys, App[None]):
     # --- keys that answer or type, before any action ------------------------------------------
 
     async def on_event(self, event: Event) -> None:
-        if isinstance(event, Key) and not event.is_forwarded and self._takes(event):
-            return
+        if isinstance(event, Key) and not event.is_forwarded and len(self.screen_stack) == 1:
+            # Here and now: by way of Textual's bindings an action runs later, and what was typed
+            # ahead of it would be taken for other keys.
+            if self._takes(event):
+                return
+            if event.key in KEYS:
+                await self.run_action(KEYS[event.key])
+                return
         if isinstance(event, Paste) and self._typed is not None and not event.is_forwarded:
             self._typed.paste(event.text)
             self._filter_changed(self._typed.text)
@@ -230,7 +239,7 @@ class Dashboard(TimeKeys, App[None]):
 
     def _takes(self, event: Key) -> bool:
         """Whether the key belongs to a question or to what is being typed."""
-        if len(self.screen_stack) > 1 or event.key == "ctrl+c":
+        if event.key == "ctrl+c":
             return False
         if self._control.question:
             self._answer(event.key)

@@ -14,6 +14,7 @@ from rankscope.tui.words.marks import safe
 YES, NO = ("y",), ("n", "escape", "q")
 LOCKED = "commands are locked: u unlocks them"
 STANDS_STILL = "this is not live: End goes back to the run as it is"
+PAST = "you look at the past: End goes back to live"
 OVER = "the run is over: there is nothing to command"
 
 
@@ -51,6 +52,8 @@ class Control:
             return self._why_not
         if picture.stands_still:
             return STANDS_STILL
+        if picture.snapshot.past is not None:
+            return PAST
         return OVER if picture.ended else ""
 
     def answer(self, key: str) -> str | None:
