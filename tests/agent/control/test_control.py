@@ -1,0 +1,246 @@
+"""Several ranks that follow requests, each with its training thread, over one store of torch's."""
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch._C._distributed_c10d import HashStore
+
+from rankscope.agent.checkpoint import Checkpointer
+from rankscope.agent.control import round as rounds
+from rankscope.agent.control.control import Control
+from rankscope.protocol import checkpoints
+from support.wire import wait_until
+
+_prefixes = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine that is busy with other things two seconds are short."""
+    monkeypatch.setattr(rounds, "HOLD_S", 30.0)
+
+
+class Rank(threading.Thread):
+    """Trains in step with the others until it is told to stop, or the test is over."""
+
+    def __init__(self, number: int, ranks: int, store: Any, prefix: str) -> None:
+        super().__init__(daemon=True)
+        self.others: list[Rank] = []
+        self.steps = 0
+        self.control = Control(0, prefix, lambda: (number, ranks), lambda: store)
+        self.halt = threading.Event()
+        self.looks = True
+        self.number = number
+
+    def run(self) -> None:
+        while not self.halt.wait(0.002):
+            if any(other.steps < self.steps and other.is_alive() for other in self.others):
+                continue  # as in a collective
+            self.steps += 1
+            if not self.control.boundary() and self.looks:
+                return
+
+    @property
+    def phase(self) -> str:
+        return self.control.now(time.monotonic()).phase
+
+    def ends(self) -> list[tuple[str, str]]:
+        """What came of each request: command and phase."""
+        return [(one.request.command, one.phase) for one in self.control.turns.ended]
+
+
+Launch = Callable[[int], list[Rank]]
+
+
+@pytest.fixture
+def launch() -> Iterator[Launch]:
+    """``launch(n)``: n ranks that train."""
+    begun: list[Rank] = []
+
+    def begin(count: int) -> list[Rank]:
+        store, prefix = HashStore(), f"c{next(_prefixes)}"
+        ranks = [Rank(number, count, store, prefix) for number in range(count)]
+        begun.extend(ranks)
+        for rank in ranks:
+            rank.others = ranks
+            rank.start()
+        until(lambda: all(rank.control.completed for rank in ranks), "a step of every rank")
+        return ranks
+
+    yield begin
+    for rank in begun:
+        rank.halt.set()
+        rank.control.close("has ended")
+    for rank in begun:
+        rank.join(30)
+        assert not rank.is_alive()
+
+
+def until(condition: Callable[[], Any], what: str) -> None:
+    wait_until(lambda: condition() or None, what, 60)
+
+
+def order(ranks: list[Rank], command: str, number: int, **more: Any) -> None:
+    for rank in ranks:
+        rank.control.ordered(command, number, 60.0, "ada", **more)
+
+
+def test_a_pause_holds_all_ranks_after_the_same_step_until_one_hears_of_its_end(
+    launch: Launch,
+) -> None:
+    """Who resumes need not reach every rank."""
+    ranks = launch(3)
+    order(ranks, "pause", 1)
+    until(lambda: all(rank.phase == "paused" for rank in ranks), "all ranks paused")
+    steps = {rank.control.completed for rank in ranks}
+    assert len(steps) == 1
+    step = steps.pop()
+    assert {rank.control.now(0.0).boundary for rank in ranks} == {step}
+    order(ranks[2:], "resume", 2, target=1)
+    until(lambda: min(rank.control.completed for rank in ranks) > step, "all go on")
+    until(lambda: all(rank.ends() == [("pause", "done")] for rank in ranks), "word of its end")
+    assert "resumed by ada" in ranks[0].control.turns.ended[0].text
+
+
+def test_a_pause_that_nobody_ends_ends_by_itself(launch: Launch) -> None:
+    """After the time that was asked for."""
+    ranks = launch(2)
+    order(ranks, "pause", 1, lasts_s=0.6)
+    until(lambda: all(rank.ends() == [("pause", "done")] for rank in ranks), "its end")
+    assert "nobody resumed it" in ranks[0].control.turns.ended[0].text
+
+
+def test_a_stop_reaches_all_loops_after_the_same_step(launch: Launch) -> None:
+    """Also one that does not look: it is told how far it has gone on."""
+    ranks = launch(3)
+    ranks[1].looks = False
+    order(ranks, "stop", 1)
+    until(lambda: not ranks[0].is_alive() and not ranks[2].is_alive(), "the loops that look")
+    until(lambda: ranks[1].control.overrun > 2, "the one that does not")
+    assert len({rank.control.stop_step for rank in ranks}) == 1
+    assert ranks[0].control.completed == ranks[0].control.stop_step
+
+
+def test_requests_heard_in_any_order_are_followed_in_one(launch: Launch) -> None:
+    """Each rank goes through the same turns."""
+    ranks = launch(3)
+    for rank in ranks:
+        mine = [(1, "pause"), (2, "pause"), (3, "pause")]
+        for number, command in mine[rank.number :] + mine[: rank.number]:
+            rank.control.ordered(command, number, 60.0, "ada", lasts_s=0.05)
+    until(lambda: all(len(rank.ends()) == 3 for rank in ranks), "all three requests")
+    orders = [[one.request.number for one in rank.control.turns.ended] for rank in ranks]
+    assert orders[0] == orders[1] == orders[2]
+    steps = [[one.boundary for one in rank.control.turns.ended] for rank in ranks]
+    assert steps[0] == steps[1] == steps[2]
+
+
+def test_a_request_that_is_cancelled_before_all_have_heard_of_it_is_given_up_everywhere(
+    launch: Launch,
+) -> None:
+    """Training is not held; a rank that hears of it later does nothing; the next one works."""
+    ranks = launch(3)
+    order(ranks[:2], "stop", 1)
+    until(lambda: {rank.phase for rank in ranks[:2]} == {"waiting"}, "two ranks that have heard")
+    order(ranks, "cancel", 2, target=1)
+    order(ranks[2:], "stop", 1)
+    until(lambda: all(rank.ends() == [("stop", "cancelled")] for rank in ranks[:2]), "its end")
+    order(ranks, "pause", 3, lasts_s=0.05)
+    until(lambda: all(("pause", "done") in rank.ends() for rank in ranks), "the next request")
+    assert not any(rank.control.stop_step for rank in ranks)
+
+
+def test_a_signal_on_one_rank_or_on_all_is_one_request(launch: Launch) -> None:
+    """Without a hub; a pause that an operator wanted gives way to it."""
+    ranks = launch(3)
+    for rank in ranks:
+        rank.control.listen()
+    order(ranks, "pause", 7_000_000_000)
+    until(lambda: {rank.phase for rank in ranks} == {"paused"}, "all ranks paused")
+    for rank in ranks[1:]:
+        rank.control.ring(10, "SIGUSR1")
+    until(lambda: not any(rank.is_alive() for rank in ranks), "all loops stop")
+    assert len({rank.control.stop_step for rank in ranks}) == 1
+    assert all(rank.ends() == [("pause", "done"), ("stop", "done")] for rank in ranks)
+    assert all(rank.control.obeys for rank in ranks)
+
+
+def alone(launch: Launch, directory: Path, **saver: Any) -> tuple[Rank, Checkpointer]:
+    (rank,) = launch(1)
+    model = torch.nn.Linear(4, 4)
+    saving = Checkpointer(state={"model": model}, dir=directory, **saver)
+    rank.control.save_with(saving)
+    return rank, saving
+
+
+def test_a_checkpoint_and_stop_stops_at_the_step_that_was_saved(
+    launch: Launch, tmp_path: Path
+) -> None:
+    """And not before the checkpoint is out."""
+    rank, _ = alone(launch, tmp_path)
+    order([rank], "checkpoint-and-stop", 1)
+    until(lambda: not rank.is_alive(), "the loop stops")
+    (found,), _ = checkpoints.find(tmp_path)
+    assert found.step == rank.control.stop_step == rank.control.completed
+    assert checkpoints.verify(tmp_path / found.name).state == "complete"
+
+
+def test_a_save_that_fails_or_is_cancelled_stops_nothing(launch: Launch, tmp_path: Path) -> None:
+    """Training goes on, and says why."""
+    rank, saving = alone(launch, tmp_path)
+    fails = threading.Event()
+    there = threading.Event()
+
+    def on_phase(phase: str, step: int) -> None:
+        if phase == "writing" and not fails.is_set():
+            fails.set()
+            raise OSError(28, "No space left on device")
+        if phase == "writing":
+            there.set()
+            deadline = time.monotonic() + 30
+            while not rank.control.turns.cancelled and time.monotonic() < deadline:
+                time.sleep(0.01)
+
+    saving.on_phase.append(on_phase)
+    order([rank], "checkpoint-and-stop", 1)
+    until(lambda: rank.ends() == [("checkpoint-and-stop", "given-up")], "its end")
+    assert "No space left on device" in rank.control.turns.ended[0].text
+    order([rank], "checkpoint-and-stop", 2)
+    until(there.is_set, "the second save")
+    assert rank.phase == "saving"
+    order([rank], "cancel", 3, target=2)
+    until(lambda: rank.ends()[1:] == [("checkpoint-and-stop", "cancelled")], "its end")
+    assert rank.control.stop_step == 0
+    assert checkpoints.find(tmp_path) == ([], [])
+    before = rank.control.completed
+    until(lambda: rank.control.completed > before, "training goes on")
+
+
+def test_ranks_that_do_not_call_end_step_equally_often_are_not_hung(launch: Launch) -> None:
+    """The request is void, in words; both go on."""
+    ranks = launch(2)
+    ranks[1].control.completed += 500
+    order(ranks, "stop", 1)
+    until(lambda: all(rank.ends() == [("stop", "given-up")] for rank in ranks), "its end")
+    assert "end_step equally often" in ranks[0].control.turns.ended[0].text
+
+
+def test_a_store_that_is_gone_costs_the_request_alone() -> None:
+    """Training is not held, and what came of it is said."""
+
+    def gone() -> Any:
+        raise ConnectionError("the store is gone")
+
+    control = Control(0, "gone", lambda: (0, 2), gone)
+    control.boundary()
+    control.ordered("stop", 1, 60.0, "ada")
+    until(lambda: control.turns.ended, "its end")
+    assert control.boundary()
+    assert "the store is gone" in control.turns.ended[0].text
+    control.close("has ended")

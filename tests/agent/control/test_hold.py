@@ -1,0 +1,87 @@
+"""How a pause ends: by a word of anybody, by itself, or because a rank is no more."""
+
+import itertools
+from typing import Any
+
+from torch._C._distributed_c10d import HashStore
+
+from rankscope.agent.control.hold import PULSE_S, SILENT_S, STOP, Hold
+
+_prefixes = itertools.count()
+
+
+def holds(ranks: int, lasts_s: float = 1000.0) -> tuple[Any, list[Hold]]:
+    prefix = f"h{next(_prefixes)}"
+    return HashStore(), [Hold(prefix, n, ranks, 0.0, lasts_s, "it is over") for n in range(ranks)]
+
+
+def play(store: Any, ranks: list[Hold], begin_s: float, end_s: float) -> None:
+    """Time goes on, and these ranks look."""
+    now_s = begin_s
+    while now_s < end_s:
+        for hold in ranks:
+            hold.step(store, now_s)
+        now_s += 0.5
+
+
+def test_it_lasts_while_nobody_ends_it_and_all_are_there() -> None:
+    """Then it ends by itself, on all ranks with one word."""
+    store, ranks = holds(3, lasts_s=120.0)
+    play(store, ranks, 0.0, 119.0)
+    assert [hold.word for hold in ranks] == [""] * 3
+    play(store, ranks, 119.0, 123.0)
+    assert [hold.word for hold in ranks] == ["it is over"] * 3
+    assert all(hold.over.is_set() for hold in ranks)
+
+
+def test_the_first_word_counts_for_all() -> None:
+    """Whoever comes second obeys."""
+    store, ranks = holds(3)
+    play(store, ranks, 0.0, 3.0)
+    ranks[1].end("resumed by ada")
+    ranks[2].end("resumed by bob")
+    play(store, ranks, 3.0, 6.0)
+    assert [hold.word for hold in ranks] == ["resumed by ada"] * 3
+
+
+def test_a_rank_that_falls_silent_ends_it_for_the_others() -> None:
+    """They go on, and a launcher or a collective finds out about it."""
+    store, ranks = holds(3)
+    play(store, ranks, 0.0, 3.0)
+    play(store, ranks[:2], 3.0, 3.0 + SILENT_S + 3 * PULSE_S)
+    assert ranks[0].word == ranks[1].word
+    assert ranks[0].word.startswith("rank 2 has said nothing for")
+
+
+def test_a_run_that_was_stopped_as_a_whole_is_paused_still_when_it_goes_on() -> None:
+    """No rank is silent that had no time to speak."""
+    store, ranks = holds(2)
+    play(store, ranks, 0.0, 5.0)
+    play(store, ranks, 500.0, 505.0)
+    assert [hold.word for hold in ranks] == ["", ""]
+
+
+def test_one_ranks_word_stops_all_or_none() -> None:
+    """Of a checkpoint and stop rank 0 knows what came of the save."""
+    for word in (STOP, "the disk is full"):
+        store, ranks = holds(2)
+        told = [""]
+        ranks[0].conclude = lambda told=told: told[0]  # type: ignore[misc]
+        play(store, ranks, 0.0, 5.0)
+        assert [hold.word for hold in ranks] == ["", ""]
+        told[0] = word
+        play(store, ranks, 5.0, 8.0)
+        assert [hold.word for hold in ranks] == [word] * 2
+
+
+def test_without_the_store_it_ends_after_a_while_or_when_it_is_told_to() -> None:
+    """An order reaches a rank without the store, too."""
+    store, ranks = holds(2)
+    play(store, ranks, 0.0, 2.0)
+    lost = ConnectionError("gone")
+    assert not ranks[0].fail(lost, 3.0)
+    assert ranks[0].fail(lost, 3.0 + SILENT_S)
+    assert "cannot be reached" in ranks[0].word
+    ranks[1].end("resumed by ada")
+    assert ranks[1].fail(lost, 4.0)
+    assert ranks[1].word == "resumed by ada"
