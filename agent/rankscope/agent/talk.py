@@ -43,8 +43,11 @@ from rankscope.protocol.messages import (
 
 log = logging.getLogger("rankscope")
 
-TICK_S = 0.1
-MEMORY_EVERY_S = 0.1
+TICK_S = 0.2
+"""Between two turns when nothing is urgent: what is wakes the thread at once."""
+
+MEMORY_EVERY_S = 0.2
+GROUPS_EVERY_S = 1.0
 PONG_WAIT_S = 0.02
 SAVES_AT_ONCE = 4
 BEATS_AT_ONCE = 8
@@ -99,6 +102,7 @@ class Talk:
         self._boundary = False
         self._groups: tuple[Group, ...] = ()
         self._groups_due = False
+        self._groups_s = -1e9
         self._statuses: tuple[CollectiveStatus, ...] = ()
         self._memory: Memory | None = None
         self._memory_s = -1e9
@@ -122,7 +126,7 @@ class Talk:
         self._receive()
         if self.refused or not self._send_hello(now) or not self._send_urgent(now):
             return
-        self._look()
+        self._look(now)
         if self._groups_due and not self._send(Groups, now, groups=self._groups):
             return
         self._groups_due = False
@@ -208,9 +212,12 @@ class Talk:
             if kind is Raised and self.evidence is not None:
                 self.evidence.raised()
 
-    def _look(self) -> None:
+    def _look(self, now: float) -> None:
         """Ask the probes that are read from this thread."""
         observer = self.observer
+        if now - self._groups_s < GROUPS_EVERY_S and self._groups:
+            return
+        self._groups_s = now
         groups = observer.ask(observer.collectives, observer.collectives.read_groups)
         # That all groups are gone says only that the run is ending: the last ones stay known.
         if groups and groups != self._groups:
