@@ -41,9 +41,8 @@ def check(folder: Path) -> None:
 
     from rankscope.agent import attach
 
-    store = dist.FileStore(str(folder / "store"), 1)
     torch.cuda.set_device(0)
-    dist.init_process_group("nccl", store=store, rank=0, world_size=1)
+    dist.init_process_group("nccl", init_method=f"file://{folder}/store", rank=0, world_size=1)
     torch.manual_seed(0)
     layers: list[torch.nn.Module] = []
     for _ in range(LAYERS):
