@@ -1,7 +1,7 @@
 """Snapshots for the screens of steps, incidents, checkpoints and runs, healthy and in trouble."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -254,7 +254,7 @@ def _controlled(text: str, **more: object) -> Snapshot:
 SAVING = "checkpoint asked for by ada@laptop: all ranks are saving"
 PAUSED = "paused after step 12480 by ada@laptop for 3 min; ends by itself in 27 min: R resumes"
 
-SCENES = {
+SCENES: dict[str, Callable[[], Snapshot]] = {
     "steps-healthy": lambda: shown(steps_view()),
     "steps-late": lambda: shown(steps_view(late=True), _late()),
     "steps-odd": lambda: shown(steps_view(odd=True)),

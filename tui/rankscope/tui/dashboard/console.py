@@ -15,11 +15,10 @@ from textual.filter import LineFilter
 from textual.screen import Screen as TextualScreen
 
 from rankscope.protocol.exits import Exit, UserError
-from rankscope.tui.asking import author
 from rankscope.tui.dashboard.action import ScreenName
 from rankscope.tui.dashboard.actions import ACTIONS, actions
-from rankscope.tui.dashboard.control import Control, over, told
-from rankscope.tui.dashboard.keeping import verdict_text, whole_screen, write_text
+from rankscope.tui.dashboard.control import over
+from rankscope.tui.dashboard.controlkeys import ControlKeys
 from rankscope.tui.dashboard.leaving import Leaving, write_crash_file
 from rankscope.tui.dashboard.mailbox import Mailbox
 from rankscope.tui.dashboard.navigation import Navigation
@@ -27,14 +26,13 @@ from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.line import Line
 from rankscope.tui.dashboard.runwatch import RunWatch
 from rankscope.tui.dashboard.screens.base import Direction, Room, Screen
-from rankscope.tui.dashboard.screens.ranks import RanksScreen
 from rankscope.tui.dashboard.source import FEED_ENDS_WITHIN_S, Choice, Source
 from rankscope.tui.dashboard.timekeys import TimeKeys
-from rankscope.tui.dashboard.typed import Typed
+from rankscope.tui.dashboard.toolkeys import ToolKeys
 from rankscope.tui.dashboard.widgets.ascii_filter import AsciiFilter
 from rankscope.tui.dashboard.widgets.canvas import Canvas
-from rankscope.tui.dashboard.widgets.theme_filter import THEMES, Theme, ThemeFilter, following
-from rankscope.tui.feed.commander import Commander, Word
+from rankscope.tui.dashboard.widgets.theme_filter import ThemeFilter
+from rankscope.tui.feed.commander import Word
 from rankscope.tui.feed.poller import Poller, Snapshot, Wanted
 
 TICK_S = 0.5
@@ -48,7 +46,7 @@ class Bare(TextualScreen[None], inherit_bindings=False):
     """Textual's screen without its keys: Tab is ours."""
 
 
-class Dashboard(TimeKeys, App[None]):
+class Dashboard(TimeKeys, ControlKeys, ToolKeys, App[None]):
     """One canvas over the whole terminal."""
 
     BINDINGS = [  # noqa: RUF012 - Textual's own annotation
@@ -86,10 +84,7 @@ class Dashboard(TimeKeys, App[None]):
         self._watch = RunWatch(None if choice is None else choice.look)
         self._navigation = Navigation(self._watch)
         self._unlocked = unlocked
-        self._commander: Commander | None = None
         self._control = self._take_control(source)
-        self._typed: Typed | None = None
-        self._look: Theme = "colour"
         self._picture = Picture(mailbox.take() or poller.latest, title, readonly, ends_run)
         self._view_behind = self._picture.snapshot.view
         self._notice = ""
@@ -253,26 +248,6 @@ class Dashboard(TimeKeys, App[None]):
         self._filter_changed(text, settled=end == "done")
         return True
 
-    def _answer(self, key: str) -> None:
-        command = self._control.answer(key)
-        if command and self._commander is not None:
-            self._notice = told(Word(command, "sent", ""))
-            self._commander.give(command, self._hear)
-        if command is not None:
-            self._moved(self._notice if command else "")
-
-    def _filter_changed(self, text: str, *, settled: bool = False) -> None:
-        screen = self._navigation.screen
-        screen.filter = text
-        if settled and text and not screen.find(0, self._picture, self._room()):
-            self._notice = "nothing matches"
-        self.draw()
-
-    def _on_word(self, word: Word) -> None:
-        """News of a command that was given."""
-        self._notice = told(word)
-        self.draw()
-
     # --- actions: one method for each name of the registry -----------------------------------
 
     def action_go(self, name: str) -> None:
@@ -309,63 +284,6 @@ class Dashboard(TimeKeys, App[None]):
         found = self._navigation.trouble(self._picture)
         self._moved("" if found else "no rank is in trouble")
 
-    def action_filter(self) -> None:
-        if not self._navigation.screen.filterable:
-            self._navigation.go("ranks")
-        self._typed = Typed(self._navigation.screen.filter)
-        self._moved()
-
-    def action_find(self, step: int) -> None:
-        screen = self._navigation.screen
-        if not screen.filter:
-            self._moved("no filter: / begins one")
-        else:
-            found = screen.find(step, self._picture, self._room())
-            self._moved("" if found else "nothing matches")
-
-    def action_sort(self) -> None:
-        screen = self._navigation.screen
-        if isinstance(screen, RanksScreen):
-            screen.sort()
-            self._moved()
-        else:
-            self._moved("only the table of ranks (2) can be sorted")
-
-    def action_unlock(self) -> None:
-        self._ask(self._control.toggle(self._picture))
-
-    def action_command(self, name: str) -> None:
-        self._ask(self._control.ask(name, self._picture))
-
-    def _ask(self, notice: str) -> None:
-        """Show the question that was just put, or why there is none."""
-        self._view_behind = self._picture.snapshot.view
-        self._moved(notice)
-
-    def action_copy(self) -> None:
-        text = self._navigation.screen.copied(self._picture)
-        what = "its name" if text is not None else "the verdict with its evidence"
-        self.copy_to_clipboard(text or verdict_text(self._picture, time.monotonic()))
-        self._moved(f"copied {what}")
-
-    def action_write_screen(self) -> None:
-        screen = self._navigation.screen
-        text = whole_screen(screen, self._picture, self._room())
-        status = self._picture.status
-        run = self._picture.title if status is None else status.run
-        try:
-            path = write_text(text, run, screen.name, time.time())
-        except OSError as error:
-            self._moved(f"cannot write: {error}")
-        else:
-            self._moved(f"written to {path}")
-
-    def action_theme(self) -> None:
-        self._look = following(self._look)
-        self._canvas.look(colour=self._look != "plain", dim=self._look != "strong")
-        self.action_redraw()
-        self._moved(THEMES[self._look])
-
     def action_redraw(self) -> None:
         self.refresh(repaint=True)
         self._canvas.refresh()
@@ -388,14 +306,6 @@ class Dashboard(TimeKeys, App[None]):
         self._poller.request_view(asked or screen.view_wanted(self._picture))
 
     # --- going over to another run ------------------------------------------------------------
-
-    def _take_control(self, source: Source | None) -> Control:
-        if self._commander is not None:
-            self._commander.stop()
-        operator = None if source is None or source.readonly else source.operator
-        self._commander = None if operator is None else Commander(operator, author())
-        why = Source.why_not if source is None else source.why_not
-        return Control(allowed=operator is not None, why_not=why, unlocked=self._unlocked)
 
     def _open_run(self, path: str) -> None:
         """Show another run, from its overview on; commands are asked about anew there."""
