@@ -21,6 +21,7 @@ PATIENCE_S = 240.0
 """Ranks start twice here."""
 
 
+@pytest.mark.timeout(2 * PATIENCE_S + 60)
 def test_a_run_that_torchrun_restarts_is_compared_with_what_it_was(tmp_path: Path) -> None:
     """Steps after the newest checkpoint are made again: losses and batches are bitwise equal."""
     command = [

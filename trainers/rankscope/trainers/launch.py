@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch._C._distributed_c10d import HashStore  # torch.distributed's own, but not exported
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.rendezvous import rendezvous
 
 from rankscope.protocol.exits import UserError
 
@@ -96,6 +97,19 @@ def everyone(place: Place) -> Ranks:
     return Ranks(place.rank, place.world_size, group)
 
 
+def store_of_attempt() -> dist.Store | None:
+    """The launcher's store, below a prefix for each restart; None where torch is to make it.
+
+    torchrun's own store outlives the ranks, with the addresses of those before in it: a restarted
+    rank would try to connect to what is gone.
+    """
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    if attempt == "0" or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return None
+    store, _, _ = next(rendezvous("env://"))
+    return dist.PrefixStore(f"attempt-{attempt}", store)
+
+
 @contextmanager
 def process_group(place: Place, device: torch.device, when_alone: bool) -> Iterator[None]:
     """The default process group, from the launcher's variables.
@@ -117,7 +131,7 @@ def process_group(place: Place, device: torch.device, when_alone: bool) -> Itera
         "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
         rank=place.rank,
         world_size=place.world_size,
-        store=None if place.launched else HashStore(),
+        store=store_of_attempt() if place.launched else HashStore(),
         device_id=device if on_gpu else None,
     )
     try:
