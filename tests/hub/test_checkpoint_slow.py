@@ -98,6 +98,14 @@ def test_a_rank_that_is_stopped_in_a_save_is_not_called_slow() -> None:
     assert "checkpoint-failed" in world.kinds()
 
 
+def test_a_rank_alone_in_a_save_is_behind_nobody() -> None:
+    """The others may not have come to the boundary yet, or are done with the save."""
+    world = World(ranks=2)
+    saving(world, 1, "writing", 10)
+    world.advance(60.0, moving=True)
+    assert slow(world) == []
+
+
 def test_what_is_usual_outlives_the_hub() -> None:
     """And so does since when the save in work is."""
     world = World(ranks=2)

@@ -46,7 +46,7 @@ def _behind(
     """Ranks that are still at it long after the others have written their parts."""
     done_s = [row.since_s for row in work.values() if row.phase == "publishing"]
     late = [rank for rank, row in work.items() if row.phase != "publishing"]
-    if not late or len(done_s) < len(work) - max(1, int(MAX_BEHIND * len(work))):
+    if not late or not done_s or len(done_s) < len(work) - max(1, int(MAX_BEHIND * len(work))):
         return []
     usual_s = max(0.0, statistics.median(done_s) - begun_s)
     lag_s = now_s - statistics.median(done_s)
