@@ -83,6 +83,7 @@ class Parity:
         """The last step that the lives before reached."""
         self.newest = 0
         """The last step that this one reached."""
+        self._looked: tuple[list[int], bool, bool] | None = None
         self.other_world: tuple[int, int] | None = None
         """Ranks before and now, where they are not as many: then nothing is compared."""
 
@@ -104,6 +105,8 @@ class Parity:
         now.step[rank, at], now.life[rank, at] = step, life
         now.loss[rank, at], now.batch[rank, at] = loss, batch
         if step > self.newest:
+            if step > self.until >= self.newest:
+                self._looked = None
             self.newest = step
 
     def late(self, rank: int, step: int, loss: float | None) -> None:
@@ -129,6 +132,7 @@ class Parity:
         self._compare(rank, step, LOSS, now.loss[rank, at], loss)
 
     def _compare(self, rank: int, step: int, what: str, before: int, now: int) -> None:
+        self._looked = None
         if before == NONE or now == NONE:
             return
         if before != now:
@@ -154,20 +158,26 @@ class Parity:
 
     def complete(self) -> list[int]:
         """The steps before the first difference that were equal on every rank that knew them."""
-        waiting = self._waiting()
-        last = self.difference.step if self.difference is not None else self.newest + 1
-        return [step for step in sorted(self.equal) if step < last and step not in waiting]
+        return self._look()[0]
 
     def over(self) -> bool:
         """Whether nothing more will be compared."""
-        if not self.first:
-            return False
-        return self.newest > self.until or not self._waiting()
+        return self._look()[1]
 
     def settled(self) -> bool:
         """Whether no difference can turn up any more before the one that is known."""
-        found = self.difference
-        return found is not None and min(self._waiting(), default=found.step) >= found.step
+        return self._look()[2]
+
+    def _look(self) -> tuple[list[int], bool, bool]:
+        """All three, worked out anew when something was compared since."""
+        if self._looked is None:
+            waiting, found = self._waiting(), self.difference
+            last = self.newest + 1 if found is None else found.step
+            equal = [step for step in sorted(self.equal) if step < last and step not in waiting]
+            over = bool(self.first) and (self.newest > self.until or not waiting)
+            settled = found is not None and min(waiting, default=found.step) >= found.step
+            self._looked = equal, over, settled
+        return self._looked
 
     def _waiting(self) -> set[int]:
         """Steps that a rank has told in a life before and not in this one, from ``first`` on."""
@@ -250,6 +260,7 @@ class Parity:
         self.first = msgspec.convert(saved["first"], int)
         self.until = msgspec.convert(saved["until"], int)
         self.newest = msgspec.convert(saved["newest"], int)
+        self._looked = None
         self.other_world = msgspec.convert(saved["other_world"], tuple[int, int] | None)
 
 
