@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
-from rankscope.hub import commands, inquiries, liveness, possible, snapshot, views
+from rankscope.hub import commands, inquiries, liveness, possible, snapshot, standing, views
 from rankscope.hub.diagnose import diagnose
 from rankscope.hub.diagnose.rank_dead import late_finding
 from rankscope.hub.diagnose.stalled import stalled
@@ -261,7 +261,9 @@ class Core:
         except Exception:  # noqa: BLE001 - a wrong diagnosis must not end the hub
             findings = self.know.findings
             self._log.once("bug in diagnosis", traceback.format_exc())
-        self.know.findings = findings
+        log = self.know.incidents
+        findings = standing.after_absence(state, findings, log, now_s)
+        self.know.findings = standing.after_end(state, findings, log, now_s)
         self.know.diagnosed_s = now_s
         # For the log alone: a stall is no finding and no verdict.
         known = self.know.incidents.open_of("stalled", state.attempt)
@@ -277,7 +279,7 @@ class Core:
             self._incident_file.append(new)  # also retries what failed before
         for entry in new:
             self._log.say(f"{entry.event}: {entry.finding.headline}")
-        after = [(f.headline, f.severity, f.evidence, f.victims) for f in findings]
+        after = [(f.headline, f.severity, f.evidence, f.victims) for f in self.know.findings]
         if self.on_world_size is not None and state.world_size:
             self.on_world_size(state.world_size)
         self._notice(now_s, bool(new) or before != after)

@@ -1,0 +1,78 @@
+"""A hang that is known stays where the moment alone would not show it. Pure.
+
+A hub that was away learns anew what its ranks wait in, which takes a second or two. And when a run
+that hangs is ended from outside, as such a run is, no rank is left that waits for another: that it
+was ended is true, and not why.
+"""
+
+import msgspec
+import numpy as np
+
+from rankscope.hub.diagnose.hang.scene import critical_s
+from rankscope.hub.incidents import Incidents
+from rankscope.hub.liveness import live
+from rankscope.hub.state import RunState
+from rankscope.hub.state.silence import LOST_S
+from rankscope.protocol.shapes import Finding, Incident
+
+HANGS = frozenset(
+    {
+        "collective-mismatch",
+        "collective-stuck",
+        "gil-held",
+        "group-deadlock",
+        "loader-stalled",
+        "missing-collective",
+        "uneven-data",
+    }
+)
+
+ENDING_S = 1.0
+"""Between the first rank that a launcher ends and the finding that says so, the others no longer
+wait: a hang that closed so shortly before was going on until then."""
+
+
+def after_absence(
+    state: RunState, findings: list[Finding], incidents: Incidents, now_s: float
+) -> list[Finding]:
+    """``findings`` with the hang that was known before the hub was away, if nobody has moved."""
+    if any(finding.severity == "critical" for finding in findings):
+        return findings
+    if now_s - state.away_until_s >= LOST_S + critical_s(state):
+        return findings  # by now it would have been found again
+    alive = np.flatnonzero(live(state))
+    if not alive.size or state.ranks.moved_s[alive].max() > state.away_from_s:
+        return findings
+    held = [
+        _still(entry, now_s)
+        for entry in incidents.open.values()
+        if _is_hang(entry, state.attempt) and entry.at_s <= state.away_until_s
+    ]
+    return [*held, *(f for f in findings if f.kind not in HANGS)] if held else findings
+
+
+def after_end(
+    state: RunState, findings: list[Finding], incidents: Incidents, now_s: float
+) -> list[Finding]:
+    """``findings`` with the hang in which the run was ended by whoever had enough of it."""
+    end = next((f for f in findings if f.kind == "rank-dead" and not f.ranks), None)
+    if end is None or any(finding.kind in HANGS for finding in findings):
+        return findings
+    ended_s = now_s - end.since_s
+    for entry in reversed(incidents.shown):
+        until_s = now_s if entry.event == "opened" and entry.id in incidents.open else entry.at_s
+        if _is_hang(entry, state.attempt) and until_s >= ended_s - ENDING_S:
+            return [_still(entry, now_s), *findings]
+    return findings
+
+
+def _is_hang(entry: Incident, attempt: int) -> bool:
+    finding = entry.finding
+    return entry.attempt == attempt and finding.kind in HANGS and finding.severity == "critical"
+
+
+def _still(entry: Incident, now_s: float) -> Finding:
+    finding = entry.finding
+    if entry.event != "opened":
+        return finding
+    return msgspec.structs.replace(finding, since_s=max(finding.since_s, now_s - entry.at_s))
