@@ -33,6 +33,7 @@ MEMORY = m.Memory(
     anonymous_bytes=400_000_000,
     limit_bytes=8_000_000_000,
     limited_bytes=5_000_000_000,
+    state_bytes=13_912_064,
 )
 
 MESSAGES: dict[m.Kind, m.Message] = {
@@ -578,10 +579,13 @@ MEMORY_VIEW = s.MemoryView(
             growth_bytes_per_step=4_194_304.0,
             full_at_step=132,
             history_bytes=[503_000_000, 507_000_000, 512_000_000],
+            state_bytes=6_956_032,
+            predicted_state_bytes=6_956_032.0,
         )
     ],
     left_out=3,
     findings=[],
+    prediction="869 504 parameters × (4+4+8) bytes, fully sharded over 2 ranks",
 )
 
 CHECKPOINTS = s.CheckpointsView(

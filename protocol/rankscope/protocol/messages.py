@@ -190,6 +190,9 @@ class Memory(Message, frozen=True):
     """A limit on the process's address space (``ulimit -v``); None where there is none."""
     limited_bytes: Bytes | None = None
     """How much of that it takes."""
+    state_bytes: Bytes | None = None
+    """Parameters, gradients and optimizer state that the rank holds, by shapes and element types;
+    None before two updates."""
 
 
 class CollectiveStatus(Message, frozen=True):

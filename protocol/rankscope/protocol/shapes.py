@@ -452,6 +452,10 @@ class MemoryRow(Shape):
     full_at_step: int | None
     """When it will reach its limit if it goes on growing like this."""
     history_bytes: list[int]
+    state_bytes: int | None = None
+    """Parameters, gradients and optimizer state that the rank holds."""
+    predicted_state_bytes: float | None = None
+    """The same by the table of memory (``rankscope budget``)."""
 
 
 class MemoryView(Shape):
@@ -460,6 +464,8 @@ class MemoryView(Shape):
     ranks: list[MemoryRow]
     left_out: int
     findings: list[Finding]
+    prediction: str = ""
+    """What is predicted, in words: how many parameters, of how many bytes, spread how."""
 
 
 class Analysis(Shape):

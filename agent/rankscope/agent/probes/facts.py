@@ -76,6 +76,8 @@ class Facts(Probe):
         for name in ("setup", "gradients"):
             probe: Any = self.observer.probes[name]
             facts |= self.observer.ask(probe, probe.read) or {}
+        state: Any = self.observer.probes["state"]
+        facts |= self.observer.ask(state, state.facts) or {}
         return {name: value[: limits.MAX_TEXT_CHARS] for name, value in facts.items()}
 
 

@@ -54,6 +54,7 @@ class MemoryProbe(Probe):
             anonymous_bytes=anonymous,
             limit_bytes=limit,
             limited_bytes=None if limit is None else address,
+            state_bytes=self.observer.state.bytes,
         )
 
     def _look_at_device(self) -> None:

@@ -4,6 +4,7 @@ import numpy as np
 
 from rankscope.hub import memorylimits
 from rankscope.hub.diagnose.growth import Growth, Growths, growths
+from rankscope.hub.memorypredicted import Prediction, predicted
 from rankscope.hub.runstate import as_of_s, run_state
 from rankscope.hub.state import RunState
 from rankscope.hub.state.columns import Floats, Integers
@@ -27,15 +28,23 @@ def memory(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Memo
     stride = int(strides.max(initial=1))
     spans = {rank: _spans(state, rank, stride) for rank in shown}
     filled = _filled(spans)
+    expected = {rank: predicted(state, rank) for rank in shown}
     return shapes.MemoryView(
         run=state.run,
         steps=_steps(state, shown, filled, stride),
         ranks=[
-            _row(state, rank, growing.get(rank), _without_gaps(spans[rank][filled]))
+            _row(
+                state,
+                rank,
+                growing.get(rank),
+                _without_gaps(spans[rank][filled]),
+                expected[rank],
+            )
             for rank in shown
         ],
         left_out=len(known) - len(shown),
         findings=[one for one in aged(know, as_of) if one.kind in KINDS],
+        prediction="; ".join(dict.fromkeys(one.words for one in expected.values() if one)),
     )
 
 
@@ -81,7 +90,13 @@ def _steps(state: RunState, shown: list[int], filled: Integers, stride: int) -> 
     return [min(start + (index + 1) * stride, newest) for index in filled.tolist()]
 
 
-def _row(state: RunState, rank: int, growth: Growth | None, history: list[int]) -> shapes.MemoryRow:
+def _row(
+    state: RunState,
+    rank: int,
+    growth: Growth | None,
+    history: list[int],
+    expected: Prediction | None,
+) -> shapes.MemoryRow:
     memory = state.words.memory[rank]
     left = memorylimits.rooms(state, rank)
     full = None
@@ -100,6 +115,8 @@ def _row(state: RunState, rank: int, growth: Growth | None, history: list[int]) 
         growth_bytes_per_step=_slope(state, rank, growth),
         full_at_step=full,
         history_bytes=history,
+        state_bytes=memory.state_bytes,
+        predicted_state_bytes=None if expected is None else expected.state_bytes,
     )
 
 

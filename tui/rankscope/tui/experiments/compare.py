@@ -7,6 +7,7 @@ from rankscope.protocol.experiments import Job, Measured
 from rankscope.protocol.experimentshapes import Comparison
 from rankscope.tui.experiments import comparing, cores
 from rankscope.tui.experiments.running import measure, progress
+from rankscope.tui.words import numbers
 
 
 def compare(job: Job, ranks: int, *, json: bool) -> Comparison:
@@ -16,9 +17,9 @@ def compare(job: Job, ranks: int, *, json: bool) -> Comparison:
     if all(row.refused for row in made.rows):
         least = min(row.peak_bytes or row.predicted_state_bytes or 0.0 for row in made.rows)
         raise UserError(
-            f"nothing fits in --memory-limit {(job.limit_bytes or 0) / 1e6:,.1f} MB: the least "
-            f"that is needed is {least / 1e6:,.1f} MB a rank; raise it, or take more ranks or a "
-            "smaller model"
+            f"nothing fits in --memory-limit {numbers.size_bytes(job.limit_bytes)}: at least "
+            f"{numbers.size_bytes(round(least))} a rank are needed; raise it, or take more ranks "
+            "or a smaller model"
         )
     return made
 

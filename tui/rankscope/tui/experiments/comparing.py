@@ -107,8 +107,3 @@ def slowest(found: Sequence[Measured]) -> list[float]:
 
 def counted(found: Measured) -> float | None:
     return found.sent.sent if found.sent is not None and not found.sent.note else None
-
-
-def nothing_fits(made: Sequence[CompareRow], limit_bytes: float) -> bool:
-    """Whether the limit let nothing through."""
-    return bool(made) and all(row.refused for row in made) and limit_bytes > 0

@@ -1,4 +1,4 @@
-"""Memory by rank as text: how much, how fast it grows, and when it will be full."""
+"""Memory by rank as text: how much, how fast it grows, when it will be full, what was predicted."""
 
 from rankscope.protocol.shapes import MemoryRow, MemoryView
 from rankscope.tui.text.output import toned
@@ -13,6 +13,8 @@ COLUMNS = (
     Column("limit"),
     Column("a step"),
     Column("full at"),
+    Column("state"),
+    Column("predicted"),
     Column("host", right=False, least=8),
     Column("allocated"),
     Column("reserved"),
@@ -28,7 +30,8 @@ def memory_text(memory: MemoryView, width: int = 80) -> list[str]:
     lines = table(columns, [_row(row)[: len(columns)] for row in memory.ranks], width)
     if memory.left_out:
         lines.append(f"{numbers.plural(memory.left_out, 'rank')} with less to tell are left out")
-    lines.append("")
+    known = explained(memory)
+    lines += ["", *known, *([""] if known else [])]
     for finding in memory.findings:
         lines.append(toned(safe(finding.headline), SEVERITIES[finding.severity].tone))
         lines += [f"  {safe(line)}" for line in finding.evidence]
@@ -48,10 +51,28 @@ def _row(row: MemoryRow) -> tuple[str, ...]:
         numbers.size_bytes(row.limit_bytes),
         growth(row.growth_bytes_per_step),
         full,
+        numbers.size_bytes(row.state_bytes),
+        predicted_size(row),
         safe(row.host),
         numbers.size_bytes(row.allocated_bytes),
         numbers.size_bytes(row.reserved_bytes),
     )
+
+
+def predicted_size(row: MemoryRow) -> str:
+    """Of the state."""
+    expected = row.predicted_state_bytes
+    return numbers.size_bytes(None if expected is None else round(expected))
+
+
+def explained(memory: MemoryView) -> list[str]:
+    """What ``state`` and ``predicted`` are, once they are known."""
+    if not any(row.state_bytes is not None for row in memory.ranks):
+        return []
+    lines = ["state: parameters, gradients and optimizer, without activations and buffers"]
+    if memory.prediction:
+        lines.append(f"predicted: {safe(memory.prediction)}")
+    return lines
 
 
 def growth(bytes_per_step: float | None) -> str:

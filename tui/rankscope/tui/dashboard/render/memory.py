@@ -3,59 +3,80 @@
 from rankscope.protocol.shapes import MemoryRow, MemoryView
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.findings import field_lines
-from rankscope.tui.dashboard.render.line import Line, Span, left, line, right
+from rankscope.tui.dashboard.render.line import Line, Span, StyleName, left, line, right
 from rankscope.tui.dashboard.render.sparkline import sparkline
-from rankscope.tui.text.memory import growth
+from rankscope.tui.text.memory import explained, growth, predicted_size
 from rankscope.tui.words import numbers
 from rankscope.tui.words.marks import safe
 
-RANK, SIZE, STEP, HOST = 6, 9, 11, 12
-FIXED = RANK + 4 * (SIZE + 1) + STEP + 8
+RANK, HOST = 5, 12
+COLUMNS = (("now", 8), ("peak", 8), ("limit", 8), ("a step", 9), ("full at", 8))
+STATE_COLUMNS = (("state", 8), ("predicted", 10))
+"""Titles and widths, the blank in front included."""
+FIXED = 2 + RANK + sum(width for _, width in COLUMNS) + 2
+STATE = sum(width for _, width in STATE_COLUMNS)
+LEAST_CELLS = 8
+"""The state is shown where so many bars fit beside it."""
 MOST_CELLS = 64
+
+
+def has_state(view: MemoryView, width: int) -> bool:
+    """Whether there are columns of the state, counted and predicted."""
+    known = any(row.state_bytes is not None for row in view.ranks)
+    return known and width - FIXED - STATE >= LEAST_CELLS
 
 
 def head_line(view: MemoryView, width: int) -> Line:
     """Titles; over the bars the steps that they span."""
     steps = view.steps
     span = f"steps {steps[0]}–{steps[-1]}" if steps else ""
+    state = has_state(view, width)
+    columns = (*COLUMNS, *STATE_COLUMNS) if state else COLUMNS
     return line(
         "  ",
         Span(right("rank", RANK), "dim"),
-        *(Span(f" {right(title, SIZE)}", "dim") for title in ("now", "peak", "limit", "a step")),
-        Span(f" {right('full at', STEP)}", "dim"),
-        Span(f"  {span}"[: max(0, width - FIXED)], "dim"),
+        *(Span(right(title, size), "dim") for title, size in columns),
+        Span(f"  {span}"[: max(0, width - FIXED - STATE * state)], "dim"),
     )
 
 
-def rank_line(row: MemoryRow, width: int) -> Line:
+def rank_line(row: MemoryRow, width: int, state: bool) -> Line:
     """One rank: how much, how fast it grows, when it is full, and the whole run as bars."""
     on_device = row.peak_allocated_bytes is not None
     now = row.allocated_bytes if on_device else row.resident_bytes
     peak = row.peak_allocated_bytes if on_device else row.peak_resident_bytes
     full = numbers.DASH if row.full_at_step is None else numbers.count(row.full_at_step)
-    grows = bool(row.growth_bytes_per_step)
-    cells = max(0, min(MOST_CELLS, width - FIXED))
-    bars = sparkline([float(value) for value in row.history_bytes[-MOST_CELLS:]], cells)
+    cells = [numbers.size_bytes(now), numbers.size_bytes(peak), numbers.size_bytes(row.limit_bytes)]
+    growing = [growth(row.growth_bytes_per_step), full]
+    states = [numbers.size_bytes(row.state_bytes), predicted_size(row)] if state else []
+    sizes = [size for _, size in (*COLUMNS, *STATE_COLUMNS)]
+    grows: StyleName = "warn" if row.growth_bytes_per_step else "dim"
+    tones: list[StyleName] = ["", "", "", grows, grows, "", ""]
+    room = width - FIXED - STATE * state
+    bars = sparkline(
+        [float(value) for value in row.history_bytes[-MOST_CELLS:]],
+        max(0, min(MOST_CELLS, room)),
+    )
     return line(
         "  ",
         right(str(row.rank), RANK),
-        f" {right(numbers.size_bytes(now), SIZE)}",
-        f" {right(numbers.size_bytes(peak), SIZE)}",
-        f" {right(numbers.size_bytes(row.limit_bytes), SIZE)}",
-        Span(f" {right(growth(row.growth_bytes_per_step), SIZE)}", "warn" if grows else "dim"),
-        Span(f" {right(full, STEP)}", "warn" if grows else "dim"),
+        *(
+            Span(right(cell, size), tone)
+            for cell, size, tone in zip([*cells, *growing, *states], sizes, tones, strict=False)
+        ),
         Span(f"  {bars}", "dim"),
-        f"  {left(safe(row.host), HOST)}" if width - FIXED > MOST_CELLS + HOST + 2 else "",
+        f"  {left(safe(row.host), HOST)}" if room > MOST_CELLS + HOST + 2 else "",
     )
 
 
 def memory_lines(view: MemoryView, picture: Picture, width: int) -> list[Line]:
-    """What is wrong, then a line a rank."""
+    """What is wrong, then a line a rank, then what was predicted."""
     lines = field_lines(view.findings, picture, width)
     if not view.ranks:
         return [*lines, line("  ", Span("no rank has told its memory yet", "dim"))]
-    lines += [head_line(view, width), *(rank_line(row, width) for row in view.ranks)]
+    state = has_state(view, width)
+    lines += [head_line(view, width), *(rank_line(row, width, state) for row in view.ranks)]
     if view.left_out:
         told = f"{numbers.plural(view.left_out, 'rank')} with less to tell are left out"
         lines.append(line("  ", Span(told, "dim")))
-    return lines
+    return lines + [line("  ", Span(told[: max(0, width - 2)], "dim")) for told in explained(view)]
