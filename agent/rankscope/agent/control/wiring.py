@@ -22,8 +22,14 @@ class Unable(RuntimeError):
 
 
 def control(start_step: int, during: Callable[[str], AbstractContextManager[None]]) -> Control:
-    """Of a session; the sessions of a process are told apart by their order."""
-    return Control(start_step, f"rankscope/control/{next(_ordinals)}", place, store, during=during)
+    """Of a session; the sessions of a process are told apart by their order.
+
+    A launcher's store may outlive the ranks it restarts, so each attempt has keys of its own.
+    """
+    launched = identity.from_environ()
+    attempt = 0 if launched is None else launched.attempt
+    prefix = f"rankscope/control/{attempt}/{next(_ordinals)}"
+    return Control(start_step, prefix, place, store, during=during)
 
 
 def place() -> tuple[int, int]:
