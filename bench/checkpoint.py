@@ -3,7 +3,8 @@
 Two ranks train a sharded model; each writes over 300 MB. A round is a few steps without a save, one
 synchronous save of DCP, and one of ours with steps until it is published. The stall of ours is all
 that these steps and the save's own call took beyond the median of the steps without one. Beside it
-stands the noise: what as many steps after it, without a save, took beyond that median.
+stand what a save took that is written by a thread of the rank, and the noise: what as many steps
+without a save took beyond that median.
 """
 
 import argparse
@@ -41,7 +42,7 @@ def rank_main(folder: Path, rounds: int) -> None:
     from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
     from torch.distributed.fsdp import fully_shard
 
-    from rankscope.agent.checkpoint import Checkpointer
+    from rankscope.agent.checkpoint import Checkpointer, hands
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
@@ -68,6 +69,36 @@ def rank_main(folder: Path, rounds: int) -> None:
         return time.perf_counter() - begun_s
 
     saver = Checkpointer(state={"model": model, "optimizer": optimizer}, dir=folder / "ours")
+
+    def ours(number: int, least_bytes: int, usual_s: float) -> dict[str, float]:
+        """One save and the steps until it is published; by a process from ``least_bytes`` on."""
+        hands.LEAST_BYTES = least_bytes
+        dist.barrier()
+        begun_s = time.perf_counter()
+        saver.save(number)
+        call_s = time.perf_counter() - begun_s
+        busy = []
+        while True:  # as many steps on all ranks, as the training of a real run has
+            busy.append(step())
+            saving = torch.tensor(int(saver.saving))
+            dist.all_reduce(saving, dist.ReduceOp.MAX)
+            if not saving:
+                break
+        published_s = time.perf_counter() - begun_s
+        outcome = saver.wait()
+        assert outcome is not None
+        assert outcome.ok, outcome
+        dist.barrier()
+        if rank == 0:
+            shutil.rmtree(outcome.path)
+        return {
+            "call_s": call_s,
+            "stall_s": call_s + sum(busy) - len(busy) * usual_s,
+            "published_s": published_s,
+            "steps": len(busy),
+            "bytes": float(saver.progress().total_bytes),
+        }
+
     for _ in range(STEPS):
         step()
     told: list[dict[str, float]] = []
@@ -78,36 +109,14 @@ def rank_main(folder: Path, rounds: int) -> None:
         step()
         dist.barrier()
         usual_s = statistics.median(plain)
-        begun_s = time.perf_counter()
-        saver.save(number + 1)
-        call_s = time.perf_counter() - begun_s
-        busy = []
-        while True:  # as many steps on all ranks, as the training of a real run has
-            busy.append(step())
-            saving = torch.tensor(int(saver.saving))
-            dist.all_reduce(saving, dist.ReduceOp.MAX)
-            if not saving:
-                break
-        published_s = time.perf_counter() - begun_s
-        after = [step() for _ in range(min(len(busy), 4 * STEPS))]
-        outcome = saver.wait()
-        assert outcome is not None
-        assert outcome.ok, outcome
-        progress = saver.progress()
-        told.append(
-            {
-                "call_s": call_s,
-                "stall_s": max(0.0, call_s + sum(busy) - len(busy) * usual_s),
-                "noise_s": (sum(after) / len(after) - usual_s) * len(busy),
-                "theirs_s": theirs_s,
-                "step_s": usual_s,
-                "published_s": published_s,
-                "bytes": float(progress.total_bytes),
-            }
-        )
+        by_thread = ours(number * 2 + 1, 1 << 60, usual_s)
+        by_process = ours(number * 2 + 2, 0, usual_s)
+        after = [step() for _ in range(STEPS)]
+        found = by_process | {"thread_stall_s": by_thread["stall_s"]}
+        found["noise_s"] = (sum(after) / STEPS - usual_s) * found["steps"]
+        told.append(found | {"theirs_s": theirs_s, "step_s": usual_s})
         if rank == 0:
             shutil.rmtree(folder / f"theirs-{number}")
-            shutil.rmtree(outcome.path)
             print(json.dumps(told[-1]), file=sys.stderr, flush=True)
     if rank == 0:
         (folder / "told.json").write_text(json.dumps(told[WARM:]))
@@ -198,7 +207,10 @@ def main(rounds: int) -> int:
         **_figure.load(),
         **{
             name: middle(name)
-            for name in ("theirs_s", "stall_s", "noise_s", "call_s", "published_s", "step_s")
+            for name in (
+                *("theirs_s", "stall_s", "thread_stall_s", "noise_s"),
+                *("call_s", "published_s", "step_s", "steps"),
+            )
         },
     )
     _figure.figure("checkpoint.write", ours_s / plain_s, "of a plain write", 1.43, plain_s=plain_s)
