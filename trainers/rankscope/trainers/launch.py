@@ -14,7 +14,10 @@ from types import FrameType
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import HashStore  # torch.distributed's own, but not exported
+from torch._C._distributed_c10d import (  # torch.distributed's own, but not exported
+    HashStore,
+    PrefixStore,
+)
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.rendezvous import rendezvous
 
@@ -97,7 +100,7 @@ def everyone(place: Place) -> Ranks:
     return Ranks(place.rank, place.world_size, group)
 
 
-def store_of_attempt() -> dist.Store | None:
+def store_of_attempt() -> PrefixStore | None:
     """The launcher's store, below a prefix for each restart; None where torch is to make it.
 
     torchrun's own store outlives the ranks, with the addresses of those before in it: a restarted
@@ -107,7 +110,7 @@ def store_of_attempt() -> dist.Store | None:
     if attempt == "0" or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         return None
     store, _, _ = next(rendezvous("env://"))
-    return dist.PrefixStore(f"attempt-{attempt}", store)
+    return PrefixStore(f"attempt-{attempt}", store)
 
 
 @contextmanager
