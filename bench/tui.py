@@ -80,10 +80,12 @@ def cost(name: str, ranks: int, share: float, seconds: float, gpus: bool) -> Non
     large = ranks >= RANKS
     with run_of(ranks, share, gpus) as (hub, _), top(hub) as terminal:
         terminal.wait_for("step/s", "healthy", within_s=60.0)
-        read_for(terminal, 3.0)
         process = psutil.Process(terminal.process.pid)
-        for key, screen in (("1", "overview"), ("2", "ranks")):
+        terminal.press("2")  # keys work once all of the dashboard is loaded
+        terminal.wait_for("a step", within_s=60.0)
+        for key, screen, shows in (("1", "overview", "step/s"), ("2", "ranks", "a step")):
             terminal.press(key)
+            terminal.wait_for(shows, within_s=60.0)
             sent, cpu = steady(terminal, seconds)
             detail = {"ranks": ranks, "share_changing": share, "screen": screen, "gpus": gpus}
             detail |= {"columns": COLUMNS, "rows": ROWS}
