@@ -20,6 +20,8 @@ COLUMNS = (
 def checkpoints_text(view: CheckpointsView, width: int = 80) -> list[str]:
     """The newest checkpoint, the save in work, what came of earlier ones, and of commands."""
     lines = [_newest(view)]
+    if view.parity is not None:
+        lines.append(safe(view.parity.text))
     text = view.note or view.pending
     if text:
         lines.append(f"in work: {safe(text)}")

@@ -12,6 +12,7 @@ from rankscope.tui.dashboard.render.line import (
     width_of,
 )
 from rankscope.tui.words import numbers
+from rankscope.tui.words.marks import safe
 
 
 def state_line(picture: Picture, width: int) -> Line:
@@ -47,10 +48,16 @@ def state_line(picture: Picture, width: int) -> Line:
 
 
 def hub_lines(picture: Picture, width: int) -> list[Line]:
-    """What is wrong with the hub itself, such as a full disk; none when nothing is."""
-    if picture.overview is None or not picture.overview.hub_note:
+    """Whether a restarted run is what it was, and what is wrong with the hub itself, such as a
+    full disk; none when there is nothing to say."""
+    if picture.overview is None:
         return []
-    return [fit(line("  ", Span(f"hub: {picture.overview.hub_note}", "warn")), width)]
+    lines = []
+    if picture.overview.parity:
+        lines.append(fit(line("  ", Span(safe(picture.overview.parity), "dim")), width))
+    if picture.overview.hub_note:
+        lines.append(fit(line("  ", Span(f"hub: {picture.overview.hub_note}", "warn")), width))
+    return lines
 
 
 def footer_line(actions: list[Action], width: int, position: str = "") -> Line:

@@ -28,7 +28,8 @@ SHOWN_OUTCOMES = 12
 
 def checkpoint_lines(view: CheckpointsView, picture: Picture, width: int) -> list[Line]:
     """The newest checkpoint and the request in work; progress by rank; history; commands."""
-    lines = [*_newest(view, picture, width), *_in_work(view, picture, width)]
+    lines = [*_newest(view, picture, width), *_parity(view, width)]
+    lines += _in_work(view, picture, width)
     if view.ranks:
         lines += [BLANK, *_progress(view, width)]
     lines += [BLANK, _title("what came of saves, the newest first")]
@@ -65,6 +66,15 @@ def _newest(view: CheckpointsView, picture: Picture, width: int) -> list[Line]:
         parts.append(numbers.size_bytes(made.size_bytes))
     lines = paragraph(Span("checkpoint", "dim"), HEAD, ", ".join(parts), width, style="strong")
     return lines + paragraph(Span(""), HEAD, safe(saved.path), width, style="dim", max_lines=2)
+
+
+def _parity(view: CheckpointsView, width: int) -> list[Line]:
+    """Whether a restarted run is what it was before."""
+    if view.parity is None:
+        return []
+    text = safe(view.parity.text.removeprefix("parity: "))
+    style: StyleName = "good" if view.parity.difference is None else "warn"
+    return paragraph(Span("parity", "dim"), HEAD, text, width, style=style, max_lines=3)
 
 
 def _in_work(view: CheckpointsView, picture: Picture, width: int) -> list[Line]:
