@@ -1,6 +1,7 @@
 """Who writes a rank's tensors to its file: a process beside the rank, or a thread in it."""
 
 import contextlib
+import errno
 import logging
 import os
 import select
@@ -213,8 +214,8 @@ class Outside:
     def _line(self, until_s: float) -> list[str]:
         """The next line, in words; none when there is none at ``until_s``, which is monotonic.
 
-        Raises OSError for what the disk refused, :class:`Failed` when the process has ended or the
-        save is given up.
+        Raises OSError for what the disk refused and when the process has ended, :class:`Failed`
+        when the save is given up.
         """
         assert self._process is not None
         assert self._process.stdout is not None
@@ -229,7 +230,8 @@ class Outside:
                 continue
             heard = os.read(self._process.stdout.fileno(), 1 << 16)
             if not heard:
-                raise Failed(f"the process that writes ended ({self._how()})")
+                text = f"the process that writes ended ({self._how()})"
+                raise ChildProcessError(errno.ECHILD, text)
             self._heard += heard
         line, _, self._heard = self._heard.partition(b"\n")
         words = line.decode("ascii").split()
