@@ -15,11 +15,15 @@ class Bar:
 
 
 def bars(
-    title: str, parts: tuple[str, str], drawn: Sequence[Bar], width: int, utf8: bool
+    title: str, parts: Sequence[str], drawn: Sequence[Bar], width: int, utf8: bool
 ) -> list[str]:
-    """A line each, all to one scale; a label like the one above is left out."""
+    """A line each, all to one scale; a label like the one above is left out.
+
+    ``parts`` names what bars are made of, where that needs to be said.
+    """
     glyphs = GLYPHS if utf8 else ASCII
-    lines = [f"{title}: {glyphs[0]} {parts[0]}  {glyphs[1]} {parts[1]}"]
+    named = [f"{glyph} {part}" for glyph, part in zip(glyphs, parts, strict=False)]
+    lines = [f"{title}: {'  '.join(named)}" if named else title]
     columns = list(zip(*(bar.labels for bar in drawn), strict=True))
     widths = [max(map(len, column)) for column in columns]
     says = max((len(bar.says) for bar in drawn), default=0)

@@ -7,6 +7,7 @@ from rankscope.protocol.experimentshapes import CompareRow, Comparison
 from rankscope.tui.text.bars import Bar, bars
 from rankscope.tui.text.output import toned
 from rankscope.tui.text.table import Column, table
+from rankscope.tui.text.wrapped import wrapped
 from rankscope.tui.words import numbers
 from rankscope.tui.words.marks import safe
 
@@ -34,9 +35,13 @@ def compare_text(found: Comparison, width: int = 80, utf8: bool = True) -> list[
         "",
     ]
     lines += _table(found.rows, width)
-    lines += _refusals(found.rows)
+    lines += _refusals(found.rows, width)
     lines += _chart(found.rows, width, utf8)
-    lines += ["", *_laid(found.rows), *_explained(found)]
+    lines.append("")
+    for told in [*_laid(found.rows), *_explained(found)]:
+        lines += wrapped(told, width)
+    for note in found.notes:
+        lines += wrapped(safe(note), width, "warn")
     return lines
 
 
@@ -88,12 +93,13 @@ def size(value: float | None) -> str:
     return numbers.size_bytes(None if value is None else round(value))
 
 
-def _refusals(rows: Sequence[CompareRow]) -> list[str]:
-    return [
-        toned(f"✗ {name(row)} ({setting(row)}) is refused: {safe(row.refused)}", "bad")
-        for row in rows
-        if row.refused
-    ]
+def _refusals(rows: Sequence[CompareRow], width: int) -> list[str]:
+    lines: list[str] = []
+    for row in rows:
+        if row.refused:
+            told = f"✗ {name(row)} ({setting(row)}) is refused: {safe(row.refused)}"
+            lines += wrapped(told, width, "bad")
+    return lines
 
 
 def _chart(rows: Sequence[CompareRow], width: int, utf8: bool) -> list[str]:
@@ -123,11 +129,13 @@ def _explained(found: Comparison) -> list[str]:
     factors = next((row.factors for row in found.rows if row.factors), [])
     each = "+".join(f"{factor:g}" for factor in factors)
     lines = [
-        f"state: parameters, gradients and optimizer of a rank, counted; table: {each} bytes a",
-        "  parameter, all stored in fp32 (mixed-precision Adam with 16-bit copies is 2+2+12)",
-        "peak: tensor bytes at once, counted in an update that is not timed; at most: state,",
-        "  activations as measured on a plain model, and what FSDP2 gathers and reduces",
+        "state: parameters, gradients and optimizer of a rank, counted; table: the same at "
+        f"{each} bytes a parameter, all stored in fp32 (mixed-precision Adam with 16-bit copies "
+        "is 2+2+12)",
+        "peak: tensor bytes at once, counted in an update that is not timed; at most: state, "
+        "activations as measured on a plain model, and what FSDP2 gathers and reduces",
+        "step: median of the slowest rank; differs: from DDP's final loss, relatively",
     ]
     if any(row.reshard_after_forward is False for row in found.rows):
         lines.append("kept: parameters gathered in forward stay for backward")
-    return lines + [toned(safe(note), "warn") for note in found.notes]
+    return lines

@@ -3,8 +3,8 @@
 from rankscope.protocol.experimentshapes import ScaleRow, Scaling
 from rankscope.tui.text.bars import Bar, bars
 from rankscope.tui.text.compare import size
-from rankscope.tui.text.output import toned
 from rankscope.tui.text.table import Column, table
+from rankscope.tui.text.wrapped import wrapped
 from rankscope.tui.words import numbers
 from rankscope.tui.words.marks import safe
 
@@ -35,13 +35,16 @@ def scale_text(found: Scaling, width: int = 80, utf8: bool = True) -> list[str]:
         "",
         *table(COLUMNS, [_cells(row) for row in found.rows], width),
     ]
-    lines += [
-        toned(f"✗ {numbers.plural(row.ranks, 'rank')}: {safe(row.failed)}", "bad")
-        for row in found.rows
-        if row.failed
-    ]
+    for row in found.rows:
+        if row.failed:
+            told = f"✗ {numbers.plural(row.ranks, 'rank')}: {safe(row.failed)}"
+            lines += wrapped(told, width, "bad")
     lines += _chart(found, width, utf8)
-    lines += ["", *_explained(found)]
+    lines.append("")
+    for told in _explained(found):
+        lines += wrapped(told, width)
+    for note in found.notes:
+        lines += wrapped(safe(note), width, "warn")
     return lines
 
 
@@ -72,15 +75,15 @@ def _chart(found: Scaling, width: int, utf8: bool) -> list[str]:
         for row in found.rows
         if row.tokens_per_s is not None
     ]
-    return ["", *bars("tokens a second of all ranks", ("measured", ""), drawn, width, utf8)]
+    return ["", *bars("tokens a second of all ranks", (), drawn, width, utf8)]
 
 
 def _explained(found: Scaling) -> list[str]:
     lines = [
         "T1/TR: of the time for equally many tokens; efficiency: T1/(R·TR)",
         "peak: tensor bytes of a rank at once, counted in an update that is not timed",
-        "sends: by a rank for one update, by the ring formulas; counted: the same for the",
-        "  collectives that torch's flight recorder has",
+        "sends: by a rank for one update, by the ring formulas; counted: the same for the "
+        "collectives that torch's flight recorder has",
     ]
     ranges = [
         f"{row.ranks}: {numbers.span(row.update_s_low)} to {numbers.span(row.update_s_high)}"
@@ -89,4 +92,4 @@ def _explained(found: Scaling) -> list[str]:
     ]
     if ranges:
         lines.append(f"updates took, by ranks: {'; '.join(ranges)}")
-    return lines + [toned(safe(note), "warn") for note in found.notes]
+    return lines
