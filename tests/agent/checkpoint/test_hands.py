@@ -74,11 +74,12 @@ def test_another_process_writes_what_this_one_would(
     assert inside.write(target, SPANS, lambda count: None) == found
 
 
+@pytest.mark.parametrize("program", ["/nowhere/python", "/bin/false"])
 def test_where_no_process_can_be_started_the_thread_writes(
-    buffer: Buffer, target: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    buffer: Buffer, target: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
-    """A save must not fail because a program is missing."""
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
+    """A save must not fail because a program is missing, or is another one."""
+    monkeypatch.setattr(sys, "executable", program)
     told: list[int] = []
     with outside(buffer, (NEVER_S, 0, 0)) as hand:
         found = hand.write(target, SPANS, told.append)

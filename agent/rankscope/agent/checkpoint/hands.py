@@ -34,7 +34,13 @@ PIPE_BYTES = select.PIPE_BUF
 LOOK_EVERY_S = 0.25
 END_S = 5.0
 
+EXITED = "exit code"
+
 Advance = Callable[[int], None]
+
+
+class NoProcess(Exception):
+    """There is none to be had."""
 
 
 class Span(NamedTuple):
@@ -129,6 +135,7 @@ class Outside:
         self._patience_s = patience_s
         self._process: subprocess.Popen[bytes] | None = None
         self._heard = b""
+        self._spoke = False
         self._reached = 0  # bytes that were told of
 
     def write(self, descriptor: int, spans: Sequence[Span], advance: Advance) -> list[int]:
@@ -137,13 +144,13 @@ class Outside:
             left = [index for index in range(len(spans)) if index not in found]
             try:
                 self._start(descriptor, politely, [spans[index] for index in left])
-            except OSError as error:
+                self._listen(spans, left, found, time.monotonic() + patience_s, advance)
+            except NoProcess as error:
                 log.debug("rankscope: no process that writes: %s", error)
+                self._end()
                 inside = Inside(self._data)
                 for index in left:
                     found[index] = inside.write(descriptor, [spans[index]], advance)[0]
-                break
-            self._listen(spans, left, found, time.monotonic() + patience_s, advance)
             if len(found) == len(spans):
                 break
             self._end()
@@ -177,22 +184,26 @@ class Outside:
             sync(path)
             return
         self._tell(b"s\n")
-        self._line(float("inf"))  # it does little now but wait for the disk
+        if not self._line(time.monotonic() + self._patience_s[0]):
+            sync(path)
 
     def _start(self, descriptor: int, politely: int, spans: Sequence[Span]) -> None:
-        self._heard = b""
-        self._process = subprocess.Popen(
-            [
-                *(sys.executable, "-I", "-S", scribe.__file__),
-                *map(str, (self._memory, descriptor, politely)),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            pass_fds=(self._memory, descriptor),
-            bufsize=0,
-            start_new_session=True,  # what a terminal sends to the run is not for it
-        )
+        self._heard, self._spoke = b"", False
+        try:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable or "python", "-I", "-S", scribe.__file__),
+                    *map(str, (self._memory, descriptor, politely)),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(self._memory, descriptor),
+                bufsize=0,
+                start_new_session=True,  # what a terminal sends to the run is not for it
+            )
+        except OSError as error:
+            raise NoProcess(str(error)) from None
         lines = "".join(f"{span.begin} {span.size_bytes} {span.at}\n" for span in spans)
         self._tell(f"{lines}\n".encode())
 
@@ -214,8 +225,8 @@ class Outside:
     def _line(self, until_s: float) -> list[str]:
         """The next line, in words; none when there is none at ``until_s``, which is monotonic.
 
-        Raises OSError for what the disk refused and when the process has ended, :class:`Failed`
-        when the save is given up.
+        Raises OSError for what the disk refused and when the process has ended,
+        :class:`NoProcess` when it ended without a word, :class:`Failed` when the save is given up.
         """
         assert self._process is not None
         assert self._process.stdout is not None
@@ -230,9 +241,13 @@ class Outside:
                 continue
             heard = os.read(self._process.stdout.fileno(), 1 << 16)
             if not heard:
-                text = f"the process that writes ended ({self._how()})"
+                how = self._how()
+                if not self._spoke and how.startswith(EXITED):  # it is no Python of ours
+                    raise NoProcess(how)
+                text = f"the process that writes ended ({how})"
                 raise ChildProcessError(errno.ECHILD, text)
             self._heard += heard
+            self._spoke = True
         line, _, self._heard = self._heard.partition(b"\n")
         words = line.decode("ascii").split()
         if words[0] == "e":
@@ -243,7 +258,7 @@ class Outside:
         assert self._process is not None
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = self._process.wait(END_S)
-            return f"signal {-code}" if code < 0 else f"exit code {code}"
+            return f"signal {-code}" if code < 0 else f"{EXITED} {code}"
         return "it is not known how"
 
     def _end(self) -> None:
