@@ -92,7 +92,8 @@ def run(folder: Path, *trainer: str) -> Iterator[Studio]:
     rankscope = str(Path(sys.executable).with_name("rankscope"))
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes=1", "--nproc-per-node=2"]
     rendezvous = ["--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0"]
-    command = ["-m", "rankscope.trainers.ddp", "--steps=100000", "--threads=1", *trainer]
+    small = ["--steps=100000", "--threads=1", "--layers=2", "--dim=64", "--seq-len=64"]
+    command = ["-m", "rankscope.trainers.ddp", *small, *trainer]
     known = len(list_runs(runs_home()))
     process = subprocess.Popen(
         [rankscope, "run", "--", *torchrun, *rendezvous, *command],

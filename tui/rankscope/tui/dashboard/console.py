@@ -190,7 +190,7 @@ class Dashboard(TimeKeys, ControlKeys, ToolKeys, App[None]):
             time.monotonic(),
             self._notice,
             None if self._typed is None else self._typed.text,
-            "commands unlocked" if self._control.unlocked else "",
+            "commands unlocked" if self._control.unlocked and not self._picture.ended else "",
         )
 
     def on_resize(self, event: Resize) -> None:

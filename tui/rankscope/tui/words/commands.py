@@ -58,8 +58,8 @@ def consequences(name: str, status: Status | None) -> list[str]:
 def _who(status: Status | None) -> str:
     if status is None or not status.world_size:
         return "All ranks"
-    if status.world_size == 1:
-        return "The one rank will"
+    if status.world_size <= 2:
+        return ("The one rank will", "Both ranks")[status.world_size - 1]
     return f"All {numbers.count(status.world_size)} ranks"
 
 

@@ -11,6 +11,7 @@ from rankscope.tui.dashboard.render.line import (
     line,
     spread,
     width_of,
+    wrap,
 )
 from rankscope.tui.dashboard.render.timeline import frozen_spans, past_spans
 from rankscope.tui.words import numbers
@@ -44,9 +45,13 @@ def title_line(picture: Picture, width: int, now_t_s: float, rights: str = "") -
 def control_lines(picture: Picture, width: int) -> list[Line]:
     """The operator's request in work, a pause, a stop; none when there is nothing of it."""
     text = "" if picture.status is None else picture.status.control
-    if not text:
+    if not text.strip() or width < 8:
         return []
-    return [fit(line("   ", Span(f"▸ {safe(text)}", "warn")), width)]
+    first, *more = wrap(safe(text), width - 6, 2)
+    return [
+        fit(line("   ", Span(f"▸ {first}", "warn")), width),
+        *(fit(line("     ", Span(each, "warn")), width) for each in more),
+    ]
 
 
 def freshness(picture: Picture, now_t_s: float) -> list[Span]:
