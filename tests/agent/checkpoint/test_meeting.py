@@ -11,7 +11,10 @@ from rankscope.agent.checkpoint.stores import alone
 
 
 def meeting(store: Any, rank: int, step: int, **more: Any) -> Meeting:
-    told = {"deadline_s": time.monotonic() + 60.0, "cancelled": threading.Event()} | more
+    told: dict[str, Any] = {
+        "deadline_s": time.monotonic() + 60.0,
+        "cancelled": threading.Event(),
+    } | more
     return Meeting(store, f"save/{step}", rank, 2, step=step, everybody="save", **told)
 
 
