@@ -192,7 +192,7 @@ def test_a_request_that_names_a_moment_is_answered_as_of_then(recorded: Recorded
     server = PastServer(recorded.past(), end)
     early_s = next(iter(recorded.said))
 
-    def ask(name: str, **args: int) -> m.ViewReply:
+    def ask(name: str, **args: int | str) -> m.ViewReply:
         frame = codec.encode(m.ViewRequest(7, name, 0, args))
         server.receive(b"client", "viewer", frame, now_s)
         (_, answer), *_ = server.outbox
