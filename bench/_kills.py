@@ -29,7 +29,7 @@ import psutil
 from rankscope.protocol import checkpoints
 
 RANKS = 2
-WHATS = ("rank", "rank", "job", "job", "disk", "hub")
+WHATS = ("rank",) * 3 + ("job",) * 3 + ("disk",) * 2 + ("hub",) * 2
 PHASES = ("staging", "waiting", "writing", "syncing", "publishing")
 LIFE_S = 120.0
 """The longest that survivors have before they are killed as a launcher would."""
@@ -122,12 +122,17 @@ class Directory:
         if what == "hub":
             end_hub(home, dice)
         elif what == "disk":
+            time.sleep(dice.uniform(0.0, 1.0))
             with (self.saved / "filler").open("wb") as filler:
                 space = shutil.disk_usage(self.saved).free
                 left = dice.randrange(2 << 20)
                 with contextlib.suppress(OSError):
                     filler.write(bytes(max(0, min(space, DISK_BYTES) - left)))
             time.sleep(dice.uniform(0.1, 1.0))
+            if dice.random() < 0.5:
+                (self.saved / "filler").unlink()
+                time.sleep(dice.uniform(0.1, 1.0))
+            kill(ranks[dice.randrange(RANKS)])
         elif not itself:
             time.sleep(dice.uniform(0.0, 1.5))
             kill(ranks[dice.randrange(RANKS)])
@@ -180,9 +185,8 @@ def kill(process: ForkServerProcess) -> None:
 
 def end_hub(home: Path, dice: random.Random) -> None:
     """Ask for a checkpoint, then kill the hub at some moment."""
-    file = home / "runs" / "latest" / "run.json"
     deadline_s = time.monotonic() + LIFE_S / 3
-    while not file.exists() and time.monotonic() < deadline_s:
+    while hub_of(home) is None and time.monotonic() < deadline_s:
         time.sleep(0.02)
     command = [str(Path(sys.executable).with_name("rankscope")), "checkpoint", "--no-wait"]
     environment = os.environ | {"RANKSCOPE_HOME": str(home)}
@@ -191,10 +195,21 @@ def end_hub(home: Path, dice: random.Random) -> None:
     )
     with contextlib.suppress(subprocess.TimeoutExpired):
         asked.wait(dice.uniform(0.5, 6.0))
-    with contextlib.suppress(OSError, KeyError, ValueError):
-        os.kill(json.loads(file.read_text())["hub"]["pid"], signal.SIGKILL)
+    hub = hub_of(home)
+    if hub is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(hub, signal.SIGKILL)
     asked.kill()
     asked.wait()
+
+
+def hub_of(home: Path) -> int | None:
+    """The hub's pid, once there is one."""
+    try:
+        told = json.loads((home / "runs" / "latest" / "run.json").read_text())
+    except (OSError, ValueError):
+        return None
+    return told["hub"]["pid"] if told.get("hub") else None
 
 
 def end_all(ranks: list[ForkServerProcess], home: Path | None) -> None:
