@@ -214,7 +214,7 @@ def test_what_is_bad_in_healthy_steps_accuses_nobody(
 ) -> None:
     """A mask of -inf that the model is given, and one that a module makes; a NaN in it does."""
     torch.manual_seed(0)
-    model = Masked()
+    model: Any = Masked()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     mask = torch.zeros(5, 5)
     mask[:, 4] = -math.inf

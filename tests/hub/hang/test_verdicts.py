@@ -464,8 +464,40 @@ def test_a_mute_rank_that_is_seen_to_hold_its_gil_is_called_so() -> None:
     job.stack(1, "native.py:4 in call", outside=True, holds_gil=True)
     found = only(job)
     assert (found.kind, found.ranks, found.victims) == ("gil-held", [1], [0])
-    assert found.where["source"] == "native.py:4 in call"
-    job.hang(6.0)
+    assert (found.severity, found.where["source"]) == ("info", "native.py:4 in call")
+    job.hang(1.0).stack(1, "native.py:4 in call", outside=True, holds_gil=True)
+    assert (only(job).kind, only(job).severity) == ("gil-held", "critical")
+
+
+def test_a_thread_that_goes_on_does_not_keep_the_gil() -> None:
+    """Read at another line each time, it computes, and the agent's thread got no turn."""
+    job = training(ranks=2)
+    job.world.ranks[1].mute = True
+    job.enters(TOKENS, ranks=(0,)).hang(1.5)
+    for line in range(20):
+        job.stack(1, f"compiler.py:{line + 1} in trace", outside=True, holds_gil=True).hang(1.0)
+        assert "critical" not in [finding.severity for finding in job.world.findings()]
+
+
+def test_one_reading_does_not_make_a_held_gil_critical() -> None:
+    """However long ago it was: nobody knows whether it is there still."""
+    job = training(ranks=2)
+    job.world.ranks[1].mute = True
+    job.enters(TOKENS, ranks=(0,)).hang(1.5)
+    job.stack(1, "native.py:4 in call", outside=True, holds_gil=True).hang(6.0)
+    assert (only(job).kind, only(job).severity) == ("gil-held", "info")
+
+
+def test_in_the_first_step_a_held_gil_is_a_notice_for_half_a_minute() -> None:
+    """Libraries that are loaded and code that is compiled keep it."""
+    job = Job(World(ranks=2))
+    job.world.ranks[1].mute = True
+    job.enters(TOKENS, ranks=(0,))
+    for _ in range(25):
+        job.hang(1.0).stack(1, "loader.py:4 in load", outside=True, holds_gil=True)
+        assert "critical" not in [finding.severity for finding in job.world.findings()]
+    for _ in range(10):
+        job.hang(1.0).stack(1, "loader.py:4 in load", outside=True, holds_gil=True)
     assert (only(job).kind, only(job).severity) == ("gil-held", "critical")
 
 

@@ -1,8 +1,12 @@
-"""``gil-held``: a rank says nothing, its process lives, and a thread of it keeps the GIL."""
+"""``gil-held``: a rank says nothing, its process lives, and a thread of it keeps the GIL.
+
+A thread that is somewhere else at the next reading does not keep it: it computes, in Python, and
+the agent's own thread has had no turn, as on a machine with too much to do. That is a notice.
+"""
 
 import numpy as np
 
-from rankscope.hub.diagnose.hang.scene import TROUBLE_S, critical_s, late_s
+from rankscope.hub.diagnose.hang.scene import TROUBLE_S, critical_s, late_s, warmed_up
 from rankscope.hub.diagnose.hang.words import frames_text
 from rankscope.hub.diagnose.text import at_text, phase_of, ranks_text, step_in_work
 from rankscope.hub.diagnose.waiting import not_advancing
@@ -15,6 +19,12 @@ from rankscope.protocol.shapes import Finding
 
 SILENT_S = 0.8
 """An agent speaks every 0.5 s."""
+
+STEADY_S = 0.8
+"""Between two readings that find the same thread at the same line; one a second is asked for."""
+
+FIRST_STEP_S = 30.0
+"""In the first step libraries are loaded and code is compiled, which may keep the GIL."""
 
 MAX_ASKED = 8
 
@@ -43,11 +53,14 @@ def gil_held(state: RunState, now_s: float) -> list[Finding]:
             held.append(rank)
     if not held:
         return []
+    steady = [rank for rank in held if _steady_s(state, rank) >= STEADY_S]
+    held = steady or held
     first = held[0]
     note = state.stacks.outside[first]
     age_s = now_s - float(np.max(ranks.heard_s[held]))
     if age_s < late_s(state):
         return []
+    patience_s = critical_s(state) if warmed_up(state) else max(FIRST_STEP_S, critical_s(state))
     where: dict[str, str | int] = {"phase": phase_of(state, first)}
     if note.source:
         where["source"] = note.source
@@ -56,7 +69,7 @@ def gil_held(state: RunState, now_s: float) -> list[Finding]:
     return [
         Finding(
             kind="gil-held",
-            severity="critical" if age_s >= critical_s(state) else "info",
+            severity="critical" if steady and age_s >= patience_s else "info",
             ranks=held,
             victims=not_advancing(state, now_s, held),
             step=step_in_work(state, first),
@@ -73,6 +86,14 @@ def gil_held(state: RunState, now_s: float) -> list[Finding]:
             where=where,
         )
     ]
+
+
+def _steady_s(state: RunState, rank: int) -> float:
+    """For how long the same line was seen to keep the GIL of a rank that was not heard since."""
+    note = state.stacks.outside[rank]
+    if note.gil_since_s is None:
+        return 0.0
+    return note.at_s - max(note.gil_since_s, state.ranks.heard_s.item(rank))
 
 
 def _collects(state: RunState, holder: ThreadNote) -> bool:

@@ -38,6 +38,8 @@ class StackNote(msgspec.Struct, frozen=True):
     phase: int = int(m.Phase.OTHER)
     native: bool = False
     error: str = ""
+    gil_since_s: float | None = None
+    """Since when, hub clock, each reading has found the GIL held by this thread at this line."""
 
     def main(self) -> ThreadNote | None:
         return next((thread for thread in self.threads if thread.main), None)
@@ -73,14 +75,28 @@ class Stacks:
 
     def seen(self, message: m.ForeignStacks, received_s: float) -> None:
         """A sentinel has read a rank, or says why it cannot."""
-        self.outside[message.rank] = StackNote(
+        threads = self._threads(message.threads)
+        before = self.outside.get(message.rank)
+        note = StackNote(
             at_s=received_s,
             why="asked",
             source=message.source,
-            threads=self._threads(message.threads),
+            threads=threads,
             native=message.native,
             error=message.error,
         )
+        holder = note.gil_holder()
+        if holder is not None:
+            was = None if before is None else before.gil_holder()
+            same = was is not None and self._place(was) == self._place(holder)
+            since_s = before.gil_since_s if before is not None and same else received_s
+            note = msgspec.structs.replace(note, gil_since_s=since_s)
+        self.outside[message.rank] = note
+
+    def _place(self, thread: ThreadNote) -> tuple[str, list[FrameKey]]:
+        """The thread and its lines of Python; those of C change while it stays in one call."""
+        frames = self.frames_of(thread)
+        return thread.name, [frame for frame in frames if frame[0].endswith(".py")] or frames
 
     def newest(self, rank: int, since_s: float = 0.0) -> StackNote | None:
         """The newest stacks of the rank with frames in them, not older than ``since_s``."""
