@@ -144,6 +144,6 @@ def test_sparse_gradients_are_no_trouble() -> None:
         for _ in range(2):
             optimizer.zero_grad()
             table(torch.tensor([1, 2])).sum().backward()
-            optimizer.step()
+            optimizer.step()  # type: ignore[no-untyped-call]
         assert seen.observer.memory.read().state_bytes == 40 * 12
     assert seen.faults == []

@@ -1,6 +1,7 @@
 """``rankscope budget`` as it is used."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +36,40 @@ def test_the_table_says_what_fits(capsys: pytest.CaptureFixture[str]) -> None:
     assert "28 GB" in hybrid
     assert "yes" in hybrid
     assert max(map(len, lines)) <= 80
+
+
+def test_terms_may_be_those_that_a_comparison_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The largest of each; one that is given counts more, and both are told."""
+    kept = tmp_path / "compare.json"
+    rows = [
+        {"activation_bytes": 3e9, "gather_bytes": 0.0, "final_loss": "nan"},
+        {"activation_bytes": 2e9, "gather_bytes": 1e9},
+    ]
+    kept.write_text(json.dumps({"ranks": 2, "rows": rows}))
+    assert main(["budget", "7B", "--measured", str(kept), "--json"]) == 0
+    peak = json.loads(capsys.readouterr().out)["peak_bytes"]
+    assert (peak["ddp"], peak["fsdp"]) == (115e9, 18e9)
+    assert main(["budget", "7B", "--measured", str(kept), "--gather", "2GB"]) == 0
+    out = capsys.readouterr().out
+    assert "on top in a step: 3 GB of activations, 2 GB of what is gathered" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", '{"rows": []}', '{"rows": [{}]}', "\xff{"])
+def test_a_file_without_measurements_is_refused(
+    content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one line that says how to make one."""
+    kept = tmp_path / "compare.json"
+    if content is not None:
+        kept.write_text(content, encoding="latin-1")
+    assert main(["budget", "7B", "--measured", str(kept)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert str(kept) in err
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ tensor (buffers of gloo and NCCL, scratch memory within a kernel, what an alloca
 
 import weakref
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, Self
 
 import torch
@@ -34,14 +35,14 @@ def storage_bytes(tensors: Iterable[Tensor], known: set[int] | None = None) -> i
     return total
 
 
-class TensorBytes(TorchDispatchMode):
+class TensorBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Bytes of all storages on one kind of device that came into being while it was on.
 
     It changes no result. Operations on DTensors are seen as those on the local tensors.
     """
 
     def __init__(self, device_type: str) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.now = 0
         self.peak = 0
         self._device_type = device_type
@@ -66,12 +67,12 @@ class TensorBytes(TorchDispatchMode):
             return done
 
         torch.UntypedStorage.resize_ = resize_  # type: ignore[method-assign, assignment]
-        super().__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *error: Any) -> None:
         torch.UntypedStorage.resize_ = self._resize  # type: ignore[method-assign]
-        super().__exit__(*error)
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Any = (), kwargs: Any = None
@@ -98,12 +99,12 @@ class TensorBytes(TorchDispatchMode):
         key, size = storage._cdata, storage.nbytes()
         if key not in self._sizes:
             # The storage's Python object lives as long as the storage itself.
-            self._references[key] = weakref.ref(storage, lambda _, key=key: self._gone(key))
+            self._references[key] = weakref.ref(storage, partial(self._gone, key))
             self._sizes[key] = 0
         self.now += size - self._sizes[key]
         self._sizes[key] = size
         self.peak = max(self.peak, self.now)
 
-    def _gone(self, key: int) -> None:
+    def _gone(self, key: int, reference: Any) -> None:
         self.now -= self._sizes.pop(key)
         self._references.pop(key)

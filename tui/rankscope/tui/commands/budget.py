@@ -2,6 +2,7 @@
 
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable
+from pathlib import Path
 
 from rankscope.protocol.exits import Exit, UserError
 from rankscope.tui.arguments import OneLineParser, add_json, number
@@ -24,7 +25,13 @@ def options(parser: OneLineParser) -> None:
         ("gather", "the largest group of parameters gathered at once"),
         ("other", "anything else"),
     ):
-        parser.add_argument(f"--{name}", type=_bytes, default=0.0, metavar="SIZE", help=what)
+        parser.add_argument(f"--{name}", type=_bytes, metavar="SIZE", help=what)
+    parser.add_argument(
+        "--measured",
+        type=Path,
+        metavar="FILE",
+        help="take activations and gathers from what `rankscope compare --json` measured",
+    )
     parser.add_argument(
         "--bytes",
         type=_inventory,
@@ -37,11 +44,17 @@ def options(parser: OneLineParser) -> None:
 
 def run(given: Namespace) -> int:
     from rankscope.protocol import budget, jsontext
+    from rankscope.tui.experiments.terms import measured_terms
     from rankscope.tui.text.budget import budget_text
     from rankscope.tui.text.output import write
 
     inventory = budget.Inventory(*given.bytes)
-    extra = budget.Extra(given.activation, given.gather, given.other)
+    activation, gather = given.activation or 0.0, given.gather or 0.0
+    if given.measured is not None:
+        known = measured_terms(given.measured)
+        activation = known.activation if given.activation is None else activation
+        gather = known.gather if given.gather is None else gather
+    extra = budget.Extra(activation, gather, given.other or 0.0)
     try:
         found = budget.table(
             given.params,
@@ -58,7 +71,10 @@ def run(given: Namespace) -> int:
     if given.json:
         print(jsontext.dumps(found))
     else:
-        write(budget_text(found, given.params, given.ranks, inventory, given.device, given.shard))
+        lines = budget_text(
+            found, given.params, given.ranks, inventory, given.device, given.shard, extra
+        )
+        write(lines)
     return Exit.FINE
 
 

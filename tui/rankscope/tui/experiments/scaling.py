@@ -79,6 +79,6 @@ def _row(ranks: int, batch: int, found: Sequence[Measured], failed: str, cores: 
         sent_bytes=predicted.sent if predicted else None,
         counted_sent_bytes=counted(first) if first else None,
         calls=sent.calls if sent else {},
-        oversubscribed=bool(first) and first.device == "cpu" and ranks > cores,
+        oversubscribed=first is not None and first.device == "cpu" and ranks > cores,
         failed=failed,
     )

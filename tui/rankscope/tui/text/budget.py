@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 
-from rankscope.protocol.budget import Inventory
+from rankscope.protocol.budget import Extra, Inventory
 from rankscope.tui.text.output import toned
 from rankscope.tui.text.table import Column, table
+from rankscope.tui.text.wrapped import wrapped
 from rankscope.tui.words import numbers
 
 NAMES = {
@@ -24,6 +25,7 @@ def budget_text(
     inventory: Inventory,
     device_bytes: float | None,
     shard: int | None,
+    extra: Extra,
 ) -> list[str]:
     """One line a scheme: bytes a rank, whether it fits, the largest model, what a step sends."""
     columns = [Column("", right=False), Column("state"), Column("peak")]
@@ -35,9 +37,19 @@ def budget_text(
     head = f"{numbers.si(parameters)} parameters on {numbers.plural(ranks, 'rank')}"
     if device_bytes is not None:
         head += f", each with {_size(device_bytes)}"
+    on_top = [
+        f"{_size(size)} of {what}"
+        for what, size in (
+            ("activations", extra.activation),
+            ("what is gathered (where parameters are sharded)", extra.gather),
+            ("other things", extra.other),
+        )
+        if size
+    ]
     return [
         head,
         f"{given} bytes a parameter: parameter, gradient, optimizer",
+        *(wrapped(f"on top in a step: {', '.join(on_top)}", 80) if on_top else []),
         "",
         *table(columns, rows),
         "",

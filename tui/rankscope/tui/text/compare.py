@@ -117,7 +117,7 @@ def _chart(rows: Sequence[CompareRow], width: int, utf8: bool) -> list[str]:
 
 def _laid(rows: Sequence[CompareRow]) -> list[str]:
     """How parameters lie, said once for each trainer."""
-    told = {}
+    told: dict[str, str] = {}
     for row in rows:
         if row.placements:
             ways = ", ".join(f"{count} {safe(way)}" for way, count in row.placements.items())
