@@ -65,9 +65,11 @@ def mark_of(row: StepsRow) -> Mark:
 
 
 def factor(value: float | None) -> str:
-    """``1.8×``, ``33×``."""
+    """``1.8×``, ``33×``, ``>99×``."""
     if value is None:
         return ""
+    if value > 99:  # beside next to nothing everything is many times as much
+        return ">99×"
     return f"{value:.1f}×" if value < 9.95 else f"{value:.0f}×"
 
 

@@ -15,7 +15,8 @@ def field_lines(findings: Iterable[Finding], picture: Picture, width: int) -> li
     for finding in findings:
         mark, style = SEVERITIES[finding.severity], STYLES[finding.severity]
         verdict = picture.verdict
-        if verdict is None or verdict.headline != finding.headline:
+        # A notice is the verdict of a healthy run, and its head does not tell it.
+        if finding.severity == "info" or verdict is None or verdict.headline != finding.headline:
             first, *more = wrap(safe(finding.headline), width - 6, 3) or [""]
             lines.append(line("  ", Span(f"{mark.glyph} {first}", style)))
             lines += [line("    ", Span(text, style)) for text in more]

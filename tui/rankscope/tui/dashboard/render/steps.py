@@ -118,7 +118,7 @@ def _marked(view: StepsView, odd: Sequence[StepAnomaly], cells: int, width: int)
             row[place] = words.anomaly_mark(each).glyph
     text = words.anomaly_text(odd[-1])
     if len(odd) > 1:
-        text += f"; {numbers.plural(len(odd) - 1, 'more step')} like it"
+        text += f"; {len(odd) - 1} more like it"
     head = " " * (2 + NAME + VALUE + 2)
     marks = "".join(row).rstrip()
     at = len(marks) + 2

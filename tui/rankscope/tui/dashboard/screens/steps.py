@@ -20,6 +20,8 @@ from rankscope.tui.words import steps as words
 
 TALL = 36
 """From this height on the selected rank's own phases are shown, too."""
+HIGH = 28
+"""From this height on there is room for more evidence."""
 LOW = 20
 """Below this height the phases give way to the ranks."""
 
@@ -54,7 +56,7 @@ class StepsScreen(SelectingScreen):
         at = next((y for y, row in enumerate(rows) if row.rank == rank), 0)
         tall = room.height >= TALL
         evidence = field_lines(view.findings, picture, room.width)
-        top += evidence[: 10 if tall else 3]
+        top += evidence[: 10 if tall else 5 if room.height >= HIGH else 3]
         top += course_lines(view, room.width)
         if room.height >= LOW:
             top += phase_lines(view, room.width)
