@@ -66,7 +66,7 @@ def test_one_ranks_word_stops_all_or_none() -> None:
     for word in (STOP, "the disk is full"):
         store, ranks = holds(2)
         told = [""]
-        ranks[0].conclude = lambda told=told: told[0]  # type: ignore[misc]
+        ranks[0].conclude = lambda told=told: told[0]
         play(store, ranks, 0.0, 5.0)
         assert [hold.word for hold in ranks] == ["", ""]
         told[0] = word

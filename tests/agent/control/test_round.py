@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch._C._distributed_c10d import HashStore
-from torch.distributed import TCPStore
+from torch._C._distributed_c10d import HashStore, TCPStore
 
 from rankscope.agent.control.request import CHECKPOINT, PAUSE, STOP, Request
 from rankscope.agent.control.round import ARRIVE_S, HOLD_S, Gate, Phase, Round, decision, pass_by

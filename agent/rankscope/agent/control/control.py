@@ -19,6 +19,7 @@ from rankscope.agent.control.request import (
 )
 from rankscope.agent.control.round import Gate, Round, pass_by
 from rankscope.agent.control.turns import Turns
+from rankscope.agent.evidence import expecting
 
 log = logging.getLogger("rankscope")
 
@@ -122,7 +123,7 @@ class Control:
             self.turns.finish(one, "done", f"all ranks save after step {here}")
         elif request.command == PAUSE:
             text = f"nobody resumed it within {request.lasts_s / 60:.0f} min"
-            self._stand(one, self._new_hold(request.lasts_s, text), "pause")
+            self._stand(one, self._new_hold(request.lasts_s, text), expecting.PAUSE)
         elif request.command == STOP or self.saver is None:
             self._stop()
             self.turns.finish(one, "done", f"training stops after step {here}")

@@ -77,7 +77,7 @@ class Hold:
         self._answered_s = now_s
         spread_s = self._world_size / ASKED_PER_S
         look_s = max(LOOK_S / 5 if self.conclude else LOOK_S, spread_s)
-        return None if self.word else min(look_s, max(0.0, self.until_s - now_s))
+        return None if self.over.is_set() else min(look_s, max(0.0, self.until_s - now_s))
 
     def fail(self, error: Exception, now_s: float) -> bool:
         """The store has failed. Whether the hold is over for that, or because it was to end."""

@@ -15,7 +15,7 @@ from rankscope.agent.clock.phases import Snapshot
 from rankscope.agent.evidence import blackbox, recorder, stacks
 from rankscope.agent.evidence.answers import Answers
 from rankscope.agent.evidence.blackbox import Call
-from rankscope.agent.evidence.expecting import Expecting
+from rankscope.agent.evidence.expecting import PAUSE, Expecting
 from rankscope.agent.evidence.suspicion import Suspicion
 from rankscope.protocol import limits
 from rankscope.protocol.messages import (
@@ -113,7 +113,7 @@ class Evidence:
         for answer in self.answers.due(now):
             yield from answer()
         snapshot = self._snapshot
-        if snapshot is None or snapshot.phase is Phase.ENDED:
+        if snapshot is None or snapshot.phase is Phase.ENDED or expecting == PAUSE:
             return
         progress = (snapshot.activity, snapshot.step, self._statuses)
         if self.suspicion.look(now, progress, expecting=bool(expecting)):

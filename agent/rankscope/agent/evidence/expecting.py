@@ -10,6 +10,8 @@ from rankscope.agent.evidence.places import Place
 from rankscope.protocol import limits
 
 EVALUATION = "evaluation"
+PAUSE = "pause"
+"""An operator has the training thread stand still."""
 EVALUATING_FORWARDS = 2
 """So many forwards under ``no_grad`` in a row are an evaluation; one may be a teacher's."""
 

@@ -194,6 +194,9 @@ def _foot(status: Status, overview: Overview, width: int) -> Iterator[str]:
         parts.append(f"probes off: {', '.join(map(safe, off))}")
     for line in _flow(parts, "   ", width - 2):
         yield "  " + line
+    if status.control:
+        for line in _wrap(safe(status.control), 2, width):
+            yield toned(f"  {line}", "warn")
     if status.parity:
         for line in _wrap(safe(status.parity), 2, width):
             yield "  " + line
