@@ -71,14 +71,15 @@ def test_each_order_puts_what_is_worth_a_look_first() -> None:
         row(1, "a", step=10, loss=float("nan"), step_s=None, heard_s=9.0),
         row(2, "a", step=12, loss=2.0, step_s=0.4, heard_s=0.1),
     ]
-    first = {order: ordered(rows, order, picture)[0].rank for order in ORDERS}
+    all_ = range(len(rows))
+    first = {order: ordered(rows, all_, order, picture)[0] for order in ORDERS}
     assert first["rank"] == 0
     assert first["state"] == 1
     assert first["step"] == 1
     assert first["loss"] == 1
     assert first["a step"] == 2
     assert first["heard"] == 1
-    assert [each.rank for each in ordered(rows, "a step", picture)] == [2, 0, 1]
+    assert ordered(rows, all_, "a step", picture) == [2, 0, 1]
 
 
 def test_orders_come_around() -> None:
@@ -237,5 +238,6 @@ def test_the_gravest_ranks_come_first_by_state() -> None:
     status = SCENES["dead"]().status
     assert isinstance(status, s.Status)
     picture = Picture(SCENES["dead"]())
-    order = [each.rank for each in ordered(list(status.ranks), "state", picture)]
+    order = ordered(status.ranks, range(8), "state", picture)
     assert order[0] == 2
+    assert order[-1] == 7

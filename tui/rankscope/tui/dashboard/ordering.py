@@ -1,7 +1,7 @@
 """In which orders ranks can be listed. Pure."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rankscope.protocol.shapes import RankRow
 from rankscope.tui.dashboard.picture import Picture
@@ -24,10 +24,12 @@ ORDERS: tuple[str, ...] = (
 """Titles of the columns by which the table can be sorted; the first is how it begins."""
 
 
-def ordered(rows: list[RankRow], order: str, picture: Picture) -> list[RankRow]:
-    """``rows`` with what is worth a look first; equal ones by rank."""
+def ordered(
+    rows: Sequence[RankRow], places: Sequence[int], order: str, picture: Picture
+) -> Sequence[int]:
+    """``places`` among ``rows``, what is worth a look first; equal ones by their place."""
     key = _key(order, picture)
-    return rows if key is None else sorted(rows, key=lambda row: (key(row), row.rank))
+    return places if key is None else sorted(places, key=lambda at: key(rows[at]))
 
 
 def _key(order: str, picture: Picture) -> Key | None:

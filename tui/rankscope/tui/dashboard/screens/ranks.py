@@ -1,6 +1,10 @@
 """The table of ranks, one line each."""
 
-from rankscope.protocol.shapes import RankRow
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rankscope.protocol.shapes import RankRow, Status
 from rankscope.tui.dashboard.filtering import parsed
 from rankscope.tui.dashboard.ordering import ORDERS, following, ordered
 from rankscope.tui.dashboard.picture import Picture
@@ -9,6 +13,7 @@ from rankscope.tui.dashboard.render.line import Line, Span, StyleName, fit, line
 from rankscope.tui.dashboard.render.table import Column, columns_that_fit, head_line, row_line
 from rankscope.tui.dashboard.screens.base import Direction, Layout, Room, head_lines
 from rankscope.tui.dashboard.screens.selecting import SelectingScreen
+from rankscope.tui.feed.merge import as_came
 from rankscope.tui.words import numbers
 from rankscope.tui.words.marks import Mark, rank_mark
 
@@ -63,6 +68,21 @@ def _counted(number: int) -> Span:
     return Span(numbers.count(number), "warn" if number else "dim")
 
 
+LARGE = 2048
+LARGE_EVERY_S = 1.0
+BY_AGE = ("for", "heard")
+
+
+@dataclass(frozen=True)
+class Listed:
+    """What was found last: for which filter, order and size, in which status, and when."""
+
+    wanted: tuple[str, str, int]
+    status: Status
+    at_t_s: float
+    places: Sequence[int]
+
+
 class RanksScreen(SelectingScreen):
     name = "ranks"
 
@@ -70,22 +90,25 @@ class RanksScreen(SelectingScreen):
         super().__init__()
         self._follow = True
         self.order = ORDERS[0]
-        self._listed: tuple[tuple[object, ...], list[RankRow]] | None = None
+        self._listed: Listed | None = None
+        self._now_t_s = 0.0
 
     def layout(self, picture: Picture, room: Room) -> Layout:
         top = head_lines(picture, room, brief=room.height < 30)
         if picture.status is None:
             return self.finish(picture, room, top, 0, lambda y: ())
-        rows = self._rows(picture)
+        self._now_t_s = room.now_t_s
+        places = self._places(picture)
+        rows = picture.status.ranks
         shown = columns(picture)
         if picture.ended or picture.snapshot.replay:
             shown = [column for column in shown if column.head not in AGES]
         kept = columns_that_fit(shown, room.width - 4, grow="host")
         top.append(fit(line("   ", *head_line(kept)), room.width))
-        at = self._at(picture, rows)
+        at = self._at(picture, places)
 
         def line_at(y: int) -> Line:
-            cells = row_line(kept, rows[y])
+            cells = row_line(kept, rows[places[y]])
             if y != at:
                 return fit(line("   ", *cells), room.width)
             text = "".join(span.text for span in cells)
@@ -94,7 +117,7 @@ class RanksScreen(SelectingScreen):
         show = at if self._follow else None
         order = "" if self.order == ORDERS[0] else self.order
         return self.finish(
-            picture, room, top, len(rows), line_at, None, show, filtered=True, order=order
+            picture, room, top, len(places), line_at, None, show, filtered=True, order=order
         )
 
     def sort(self) -> str:
@@ -105,52 +128,73 @@ class RanksScreen(SelectingScreen):
     def find(self, step: int, picture: Picture, room: Room) -> bool:
         if step:
             self.move("down" if step > 0 else "up", picture, room)
-        return bool(self._rows(picture))
+        return bool(self._places(picture))
 
-    def _rows(self, picture: Picture) -> list[RankRow]:
-        """What is listed, in its order."""
+    def _places(self, picture: Picture) -> Sequence[int]:
+        """Which rows are listed, in their order, by their place among all.
+
+        In a large world they are looked through anew once a second at most.
+        """
         status = picture.status
         if status is None:
-            return []
-        basis = (status, self.filter, self.order)
-        if self._listed is None or any(
-            old is not new for old, new in zip(self._listed[0], basis, strict=True)
-        ):
-            wanted = parsed(self.filter)
-            rows = status.ranks
-            if self.filter:
-                rows = [row for row in rows if wanted.admits(_searched(row, picture), row.rank)]
-            self._listed = (basis, ordered(rows, self.order, picture))
-        return self._listed[1]
+            return ()
+        size = len(status.ranks)
+        if not self.filter and self.order == ORDERS[0]:
+            return range(size)
+        wanted = (self.filter, self.order, size)
+        known = self._listed
+        if known is not None and known.wanted == wanted:
+            waits_s = LARGE_EVERY_S if size >= LARGE else 0.0
+            if known.status is status or self._now_t_s - known.at_t_s < waits_s:
+                return known.places
+        by_age = self.order in BY_AGE
+        rows = list(status.ranks) if by_age else as_came(status.ranks)
+        chosen: Sequence[int] = range(size)
+        if self.filter:
+            words = parsed(self.filter)
+            chosen = [
+                at for at in chosen if words.admits(_searched(rows[at], picture), rows[at].rank)
+            ]
+        places = ordered(rows, chosen, self.order, picture)
+        self._listed = Listed(wanted, status, self._now_t_s, places)
+        return places
 
-    def _at(self, picture: Picture, rows: list[RankRow]) -> int:
+    def _at(self, picture: Picture, places: Sequence[int]) -> int:
         """The line of the selected rank."""
         rank = self.selected(picture)
-        if rank is None:
-            return 0
-        if rank < len(rows) and rows[rank].rank == rank:  # as it is without filter and order
-            return rank
-        return next((at for at, row in enumerate(rows) if row.rank == rank), 0)
+        place = self._place_of(rank, picture)
+        if place is None or isinstance(places, range):
+            return place or 0
+        return places.index(place) if place in places else 0
+
+    @staticmethod
+    def _place_of(rank: int | None, picture: Picture) -> int | None:
+        """Where the row of ``rank`` is among all."""
+        if rank is None or picture.status is None:
+            return None
+        rows = as_came(picture.status.ranks)
+        at = bisect_left(rows, rank, key=lambda row: row.rank)
+        return at if at < len(rows) and rows[at].rank == rank else None
 
     def selected(self, picture: Picture) -> int | None:
         rank = super().selected(picture)
-        if self.filter:
-            rows = self._rows(picture)
-            if rows and all(row.rank != rank for row in rows):
-                return rows[0].rank
+        if self.filter and picture.status is not None:
+            places = self._places(picture)
+            if places and self._place_of(rank, picture) not in places:
+                return picture.status.ranks[places[0]].rank
         return rank
 
     def move(self, direction: Direction, picture: Picture, room: Room) -> None:
-        rows = self._rows(picture)
-        if not rows:
+        places = self._places(picture)
+        if not places or picture.status is None:
             return
         seen = self.layout(picture, room).seen(room.height)
         page = max(1, seen - 1)
         steps = {"down": 1, "up": -1, "page_down": page, "page_up": -page}
-        at = self._at(picture, rows) + steps.get(direction, 0)
+        at = self._at(picture, places) + steps.get(direction, 0)
         if direction in ("first", "last"):
-            at = 0 if direction == "first" else len(rows) - 1
-        self.select(rows[max(0, min(len(rows) - 1, at))].rank)
+            at = 0 if direction == "first" else len(places) - 1
+        self.select(picture.status.ranks[places[max(0, min(len(places) - 1, at))]].rank)
 
 
 def _searched(row: RankRow, picture: Picture) -> str:
