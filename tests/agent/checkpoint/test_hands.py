@@ -47,7 +47,9 @@ def data_of(buffer: Buffer) -> memoryview:
 
 
 def outside(buffer: Buffer, patience_s: tuple[float, float, float]) -> Outside:
-    return Outside(data_of(buffer), buffer.descriptor, threading.Event(), patience_s)
+    return Outside(
+        data_of(buffer), buffer.descriptor, threading.Event(), threading.Event(), patience_s
+    )
 
 
 def check(buffer: Buffer, target: int, crc32s: list[int], told: list[int]) -> None:
@@ -85,6 +87,47 @@ def test_where_no_process_can_be_started_the_thread_writes(
         found = hand.write(target, SPANS, told.append)
         hand.sync(tmp_path / "file")
     check(buffer, target, found, told)
+
+
+def test_when_training_waits_for_it_a_save_gives_way_no_longer(
+    buffer: Buffer, target: int, tmp_path: Path
+) -> None:
+    """Neither from the start nor from the moment at which it does."""
+    for early in (True, False):
+        hurry, told, started = threading.Event(), list[int](), list[int]()
+        if early:
+            hurry.set()
+        hand = Outside(
+            data_of(buffer),
+            buffer.descriptor,
+            threading.Event(),
+            hurry,
+            (NEVER_S, NEVER_S, NEVER_S),
+        )
+        start = hand._start
+
+        def watched(
+            descriptor: int,
+            politely: int,
+            spans: list[Span],
+            hand: Outside = hand,
+            start: Callable[..., None] = start,
+            started: list[int] = started,
+            hurry: threading.Event = hurry,
+        ) -> None:
+            start(descriptor, politely, spans)
+            started.append(politely)
+            assert hand._process is not None
+            if politely:  # it gets nothing of the cores
+                os.kill(hand._process.pid, signal.SIGSTOP)
+                hurry.set()
+
+        hand._start = watched  # type: ignore[method-assign, assignment]
+        with hand:
+            found = hand.write(target, SPANS, told.append)
+            hand.sync(tmp_path / "file")
+        check(buffer, target, found, told)
+        assert started == ([0] if early else [2, 0])
 
 
 def while_writing(hand: Outside, target: int, act: Callable[[int], None]) -> Exception:
@@ -129,7 +172,9 @@ def test_a_save_that_is_cancelled_ends_the_process(buffer: Buffer, target: int) 
         pids.append(pid)
         cancelled.set()
 
-    with Outside(data_of(buffer), buffer.descriptor, cancelled, (NEVER_S, 0, 0)) as hand:
+    with Outside(
+        data_of(buffer), buffer.descriptor, cancelled, threading.Event(), (NEVER_S, 0, 0)
+    ) as hand:
         error = while_writing(hand, target, stop)
     assert str(error) == "cancelled"
     assert not Path(f"/proc/{pids[0]}").exists()
@@ -164,4 +209,4 @@ def test_a_small_state_needs_no_other_process() -> None:
     from rankscope.agent.checkpoint.staging import Staged
 
     staged = Staged([], Buffer(100), None)
-    assert isinstance(hands.hand(staged, threading.Event()), Inside)
+    assert isinstance(hands.hand(staged, threading.Event(), threading.Event()), Inside)

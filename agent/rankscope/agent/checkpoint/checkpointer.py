@@ -127,10 +127,16 @@ class Checkpointer:
         """
         thread = self._thread
         if thread is not None:
+            self.hurry()
             thread.join(self.timeout_s + 60.0 if timeout_s is None else timeout_s)
             if thread.is_alive():
                 return None
         return self.last
+
+    def hurry(self) -> None:
+        """The save in work need not give way to training any more: training waits for it."""
+        if self._job is not None:
+            self._job.hurry.set()
 
     def cancel(self) -> None:
         """Give the save in work up, on all ranks."""

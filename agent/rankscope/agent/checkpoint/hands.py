@@ -66,12 +66,12 @@ class Hand(Protocol):
     def __exit__(self, *exception: object) -> None: ...
 
 
-def hand(staged: Staged, cancelled: threading.Event) -> Hand:
-    """Who writes ``staged``."""
+def hand(staged: Staged, cancelled: threading.Event, hurry: threading.Event) -> Hand:
+    """Who writes ``staged``; once ``hurry`` is set, with all that it can get of the cores."""
     data = staged.bytes()
     if staged.buffer.descriptor < 0 or staged.size_bytes < LEAST_BYTES:
         return Inside(data)
-    return Outside(data, staged.buffer.descriptor, cancelled)
+    return Outside(data, staged.buffer.descriptor, cancelled, hurry)
 
 
 class Inside:
@@ -118,8 +118,8 @@ class Inside:
 class Outside:
     """A process that takes what training leaves of the cores; see ``scribe``.
 
-    Training may leave nothing: then another one goes on, less politely. Where no process can be
-    started the calling thread does it.
+    Training may leave nothing, or wait for the save: then another one goes on, less politely. Where
+    no process can be started the calling thread does it.
     """
 
     def __init__(
@@ -127,20 +127,25 @@ class Outside:
         data: memoryview,
         memory: int,
         cancelled: threading.Event,
+        hurry: threading.Event,
         patience_s: Sequence[float] = PATIENCE_S,
     ) -> None:
         self._data = data
         self._memory = memory
-        self._cancelled = cancelled
+        self._cancelled, self._hurry = cancelled, hurry
         self._patience_s = patience_s
         self._process: subprocess.Popen[bytes] | None = None
         self._heard = b""
         self._spoke = False
+        self._politely = 0
         self._reached = 0  # bytes that were told of
 
     def write(self, descriptor: int, spans: Sequence[Span], advance: Advance) -> list[int]:
         found: dict[int, int] = {}
         for politely, patience_s in zip((2, 1, 0), self._patience_s, strict=True):
+            if politely and self._hurry.is_set():
+                continue
+            self._politely = politely
             left = [index for index in range(len(spans)) if index not in found]
             try:
                 self._start(descriptor, politely, [spans[index] for index in left])
@@ -235,7 +240,7 @@ class Outside:
         while b"\n" not in self._heard:
             if self._cancelled.is_set():
                 raise Failed("cancelled")
-            if time.monotonic() > until_s:
+            if time.monotonic() > until_s or (self._politely and self._hurry.is_set()):
                 return []
             if not poll.poll(LOOK_EVERY_S * 1000):
                 continue

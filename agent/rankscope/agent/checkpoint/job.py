@@ -50,6 +50,8 @@ class Job:
         self.refused = ""
         """Why the state could not be copied."""
         self.cancelled = cancelled
+        self.hurry = threading.Event()
+        """Training waits for it: nobody need give way."""
         self.written = threading.Event()
         """Nothing is read from the copied state any more."""
         self.on_phase: Callable[[str, int], None] = lambda phase, step: None
@@ -120,7 +122,7 @@ class Job:
         self._progress.expect(staged.size_bytes)
         self._enter("writing", meeting)
         name = data_name(self.rank)
-        with hands.hand(staged, self.cancelled) as hand:
+        with hands.hand(staged, self.cancelled, self.hurry) as hand:
             written = write(folder, name, self.rank, staged.copies, hand, objects, self._advance)
             self.written.set()
             self._enter("syncing", meeting)
