@@ -62,8 +62,24 @@ class AgedRows(list[RankRow]):
     def copy(self) -> list[RankRow]:
         return list(self)
 
+    def phase_ages(self) -> Iterator[tuple[RankRow, float | None]]:
+        hub_s = self._hub_s
+        for row, came_s in zip(self.as_came, self._came_s, strict=True):
+            phase_s = row.phase_s
+            if phase_s is None or row.phase == "ended":
+                yield row, phase_s
+            else:
+                yield row, phase_s + max(0.0, hub_s - came_s)
+
     def _aged(self, at: int) -> RankRow:
         return aged_row(self.as_came[at], self._hub_s - self._came_s[at])
+
+
+def phase_ages(rows: Sequence[RankRow]) -> Iterator[tuple[RankRow, float | None]]:
+    """Each row with how long it has been in its phase. Its own ages may be as of when it came."""
+    if not isinstance(rows, AgedRows):
+        return ((row, row.phase_s) for row in rows)
+    return rows.phase_ages()
 
 
 def as_came(rows: Sequence[RankRow]) -> Sequence[RankRow]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rankscope.protocol.shapes import RankRow, Status
+from rankscope.tui.feed.merge import phase_ages
 from rankscope.tui.words import numbers
 
 
@@ -30,30 +31,47 @@ def unexplained(status: Status) -> bool:
     return status.state == "stalled" and not explained
 
 
+_known: tuple[Sequence[RankRow], list[Standing], RankRow | None] | None = None
+"""Of the rows asked about last, known by identity: one picture asks several times, and of
+thousands of ranks that takes long."""
+
+
 def standings(rows: Sequence[RankRow]) -> list[Standing]:
     """The living ranks by phase: the phase with the fewest ranks first, then the longest."""
-    by_phase: dict[str, list[RankRow]] = {}
-    for row in rows:
-        if row.phase != "ended" and row.process != "ended":
-            by_phase.setdefault(row.phase, []).append(row)
-    found = [
-        Standing(
-            phase,
-            tuple(row.rank for row in same),
-            max((row.phase_s for row in same if row.phase_s is not None), default=None),
-        )
-        for phase, same in by_phase.items()
-    ]
-    return sorted(found, key=lambda each: (len(each.ranks), -(each.for_s or 0.0), each.ranks))
+    return _worked_out(rows)[0]
 
 
 def odd_one(rows: Sequence[RankRow]) -> RankRow | None:
     """The rank to look at first: of the rarest phase the one that is in it longest."""
-    found = standings(rows)
+    return _worked_out(rows)[1]
+
+
+def _worked_out(rows: Sequence[RankRow]) -> tuple[list[Standing], RankRow | None]:
+    global _known
+    known = _known
+    if known is None or known[0] is not rows:
+        known = _known = (rows, *_work_out(rows))
+    return known[1], known[2]
+
+
+def _work_out(rows: Sequence[RankRow]) -> tuple[list[Standing], RankRow | None]:
+    by_phase: dict[str, list[tuple[RankRow, float | None]]] = {}
+    for row, phase_s in phase_ages(rows):
+        if row.phase != "ended" and row.process != "ended":
+            by_phase.setdefault(row.phase, []).append((row, phase_s))
+    found = [
+        Standing(
+            phase,
+            tuple(row.rank for row, _ in same),
+            max((phase_s for _, phase_s in same if phase_s is not None), default=None),
+        )
+        for phase, same in by_phase.items()
+    ]
+    found.sort(key=lambda each: (len(each.ranks), -(each.for_s or 0.0), each.ranks))
     if not found:
-        return None
-    among = [row for row in rows if row.rank in found[0].ranks]
-    return max(among, key=lambda row: (row.phase_s or 0.0, -row.rank))
+        return [], None
+    odd = max(by_phase[found[0].phase], key=lambda item: (item[1] or 0.0, -item[0].rank))
+    return found, odd[0]
 
 
 def next_step(rows: Sequence[RankRow]) -> str:
