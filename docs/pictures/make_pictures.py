@@ -126,9 +126,11 @@ def finding(kind: str) -> Callable[[Snapshot], bool]:
     return found
 
 
-def verdict(snapshot: Snapshot) -> bool:
+def hangs(snapshot: Snapshot) -> bool:
+    """It is known who holds the run up."""
     status: Status | None = snapshot.status
-    return status is not None and status.verdict is not None
+    verdict = None if status is None else status.verdict
+    return verdict is not None and verdict.severity == "critical" and verdict.since_s > 3
 
 
 def at_step(step: int) -> Callable[[Snapshot], bool]:
@@ -152,7 +154,7 @@ def main(folder: Path) -> None:
                 client.command("checkpoint", author="ada@laptop")
             studio.draw("checkpoints", "checkpoints", ready=is_saving)
         with run(folder, "--fault=lock@1:12") as studio:
-            studio.draw("trouble", ready=finding("missing-collective"))
+            studio.draw("trouble", ready=hangs)
             studio.draw("evidence", "evidence")
             studio.draw("stacks", "stacks")
             studio.draw("incidents", "incidents")

@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from rankscope.hub import snapshot
 from rankscope.hub.oddsteps import odd_steps
 from rankscope.hub.state.lateness import STEPS, Lateness
 from rankscope.hub.state.paces import Paces
@@ -147,6 +148,30 @@ def test_the_rings_keep_the_newest_steps_only() -> None:
     assert steps == list(range(2 * STEPS, 3 * STEPS))
     assert late.late_s.shape == (2, STEPS)
     assert late.late_s[1, columns].tolist() == pytest.approx([0.1] * STEPS)
+
+
+def test_it_is_kept_over_a_restart_of_the_hub() -> None:
+    """The heat of a run's last steps can still be seen when it has ended."""
+    state = straggling().state
+    again = snapshot.load(snapshot.dump(state))
+    steps, columns = again.lateness.columns(96)
+    assert (steps, columns.tolist()) == tuple(
+        each if isinstance(each, list) else each.tolist() for each in state.lateness.columns(96)
+    )
+    assert again.lateness.late_s[2, columns].tolist() == pytest.approx(
+        state.lateness.late_s[2, columns].tolist(), rel=0.01
+    )
+
+
+def test_rings_that_do_not_fit_are_left_out_of_what_is_loaded() -> None:
+    """A snapshot of another version, or a damaged one, costs the picture only."""
+    late = Lateness()
+    late.reserve(2)
+    saved = late.dump()
+    for damage in ({"late_s": b"\0\0"}, {"step": [1]}, {"step_s": b""}):
+        with pytest.raises(ValueError, match="rings"):
+            late.load(saved | damage)
+    late.load(saved)
 
 
 def test_a_new_attempt_begins_with_nothing() -> None:

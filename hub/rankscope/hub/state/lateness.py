@@ -6,6 +6,7 @@ only, so that a screen can show more of them.
 
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +15,9 @@ from rankscope.hub.state.paces import KEPT, Paces
 
 STEPS = 128
 """Newest steps of each rank."""
+
+SAVED_RANKS = 256
+"""Worlds up to this size have it in their snapshots: 64 kB."""
 
 Singles = NDArray[np.float32]
 
@@ -36,7 +40,7 @@ class Lateness:
         first = max(self.taken + 1, paces.compared - KEPT + 2, 1)
         for step in range(first, paces.compared + 1):
             self._take(paces, step)
-        self.taken = paces.compared
+        self.taken = max(self.taken, paces.compared)  # paces begin anew with a restarted hub
 
     def _take(self, paces: Paces, step: int) -> None:
         at = step % STEPS
@@ -72,8 +76,24 @@ class Lateness:
         self.taken = 0
 
     def dump(self) -> Any:
-        """Nothing: a restarted hub shows it from then on."""
-        return None
+        """Nothing of a large world: a restarted hub shows it from then on."""
+        if len(self.late_s) > SAVED_RANKS:
+            return None
+        return {
+            "taken": self.taken,
+            "step": self.step.tolist(),
+            "step_s": self.step_s.astype("<f4").tobytes(),
+            # Three digits are enough for a shade.
+            "late_s": self.late_s.clip(max=60_000).astype("<f2").tobytes(),
+        }
 
     def load(self, saved: Any) -> None:
-        pass
+        step = msgspec.convert(saved["step"], list[int])
+        step_s = np.frombuffer(msgspec.convert(saved["step_s"], bytes), dtype="<f4")
+        late_s = np.frombuffer(msgspec.convert(saved["late_s"], bytes), dtype="<f2")
+        if len(step) != STEPS or len(step_s) != STEPS or late_s.size != self.late_s.size:
+            raise ValueError("rings of another size")
+        self.taken = msgspec.convert(saved["taken"], int)
+        self.step = np.array(step, dtype=np.int64)
+        self.step_s = step_s.astype(np.float32)
+        self.late_s = late_s.astype(np.float32).reshape(self.late_s.shape)

@@ -25,9 +25,10 @@ def checkpoints_text(view: CheckpointsView, width: int = 80) -> list[str]:
     text = view.note or view.pending
     if text:
         lines.append(f"in work: {safe(text)}")
+    slowest = view.slowest if len(view.ranks) > 1 else None
     if view.ranks:
         lines += ["", words.total_text(view)]
-        lines += table(COLUMNS, [_row(row, view.slowest) for row in view.ranks], width)
+        lines += table(COLUMNS, [_row(row, slowest) for row in view.ranks], width)
         if view.left_out:
             lines.append(f"{numbers.plural(view.left_out, 'rank')} further along left out")
     if view.outcomes:

@@ -58,7 +58,7 @@ def anomaly_mark(odd: StepAnomaly) -> Mark:
 def mark_of(row: StepsRow) -> Mark:
     """How a rank keeps pace: ``late in data 33×``."""
     if row.work_s is None:
-        return Mark("◌", "no step yet", "quiet")
+        return Mark("◌", "not known", "quiet")
     if not row.phase:
         return ON_TIME
     return Mark("!", f"late in {row.phase} {factor(row.factor)}".rstrip(), "warn")

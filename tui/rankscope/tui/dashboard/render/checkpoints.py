@@ -91,12 +91,13 @@ def _in_work(view: CheckpointsView, picture: Picture, width: int) -> list[Line]:
 def _progress(view: CheckpointsView, width: int) -> list[Line]:
     """All together, then a bar a rank; the slowest is named in words, too."""
     bar = bar_width(width)
+    slowest = view.slowest if len(view.ranks) > 1 else None
     head = (
         f"   {right('rank', RANK)}  {left('phase', PHASE)}{right('for', FOR)}  "
         f"{left('written', bar)}{right('', SHARE)}  {right('of', AMOUNT)}{right('rate', RATE)}"
     )
     lines = [_title(words.total_text(view)), fit(line(Span(head, "dim")), width)]
-    lines += [_rank_line(row, row.rank == view.slowest, bar, width) for row in view.ranks]
+    lines += [_rank_line(row, row.rank == slowest, bar, width) for row in view.ranks]
     if view.left_out:
         told = f"{numbers.plural(view.left_out, 'rank')} further along left out"
         lines.append(line("   ", Span(told, "dim")))
