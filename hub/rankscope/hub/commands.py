@@ -191,7 +191,7 @@ def note(state: RunState, pending: Pending | None, text: str, now_s: float) -> s
     if pending is not None and pending.request:
         waits = text.removeprefix("pending: ") or "asked for"
         return f"{pending.command}, asked for by {pending.author}: {waits}"
-    stops = [row for row in state.controls.rows.values() if row.stop_step]
+    stops = [state.controls.rows[rank] for rank in state.controls.stopped]
     if not stops:
         return ""
     step = max(row.stop_step for row in stops)

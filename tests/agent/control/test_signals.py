@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch._C._distributed_c10d import HashStore
 
-from rankscope.agent.control.signals import SAME_S, numbers
+from rankscope.agent.control.control import Control
+from rankscope.agent.control.signals import SAME_S, Signals, numbers
 from rankscope.protocol import checkpoints
 from support.listener import Listener
 from support.sentinels import no_sentinel
@@ -124,6 +126,27 @@ def test_a_signal_acts_as_ever_when_no_boundary_comes_or_a_second_one_does(
         code, _, err = patient.ended()
         assert code == -signal.SIGUSR1, err
         assert "SIGUSR1 takes effect: no boundary" in err
+
+
+@pytest.mark.processes
+def test_a_forked_worker_does_not_die_of_a_signal_that_is_meant_for_the_rank() -> None:
+    """It does nothing there, and nothing is asked of the ranks because of it."""
+    control = Control(0, "forked", lambda: (0, 1), HashStore)
+    signals = Signals((signal.SIGUSR1,), control)
+    signals.install()
+    try:
+        child = os.fork()
+        if child == 0:
+            signals.abandon()
+            os.kill(os.getpid(), signal.SIGUSR1)
+            os._exit(7)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 7
+    finally:
+        signals.uninstall()
+        control.close("has ended")
+    assert signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL
+    assert not control.turns.wants
 
 
 def test_what_is_no_signal_is_left_out() -> None:

@@ -52,6 +52,10 @@ def numbers(given: Any) -> tuple[int, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def _nothing(number: int, frame: FrameType | None) -> None:
+    """A signal that is not meant for this process."""
+
+
 class Signals:
     """Of one process; ``wanted`` are the signals."""
 
@@ -97,8 +101,15 @@ class Signals:
         self._writer.close()  # which ends the thread
 
     def abandon(self) -> None:
-        """In a forked child, whose signals are not this rank's."""
+        """In a forked child, a loader's worker say: the signal is meant for the rank.
+
+        A scheduler sends it to all processes, and a worker that dies of it would end the run in
+        the middle of its last save. What the child executes has the default disposition again.
+        """
         self.uninstall()
+        for number, previous in self._previous.items():
+            if previous in (signal.SIG_DFL, None):
+                signal.signal(number, _nothing)
         self._reader.close()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:

@@ -135,11 +135,17 @@ class Turns:
     # --- the thread ---------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while not (self._closing and self.round is None and self.hold is None):
+        while not (self._closing and self._idle):
             pause_s = self._step(time.monotonic())
             self._wake.wait(pause_s)
             self._wake.clear()
         self._store = None
+
+    @property
+    def _idle(self) -> bool:
+        """Whether there is nothing left that the other ranks would have to hear of."""
+        one = self.round
+        return self.hold is None and (one is None or one.verdict is not None)
 
     def _step(self, now_s: float) -> float | None:
         """Do what is next; how long to rest after it, None for until woken."""

@@ -59,6 +59,8 @@ class Controls:
         """By request, the oldest first."""
         self.held: set[int] = set()
         """Ranks that stand at a boundary because an operator wants it."""
+        self.stopped: set[int] = set()
+        """Ranks whose loop was told to stop."""
 
     def told(self, controlled: m.Controlled, since_s: float, now_s: float) -> None:
         """A rank's newest word."""
@@ -84,6 +86,8 @@ class Controls:
             self.held.add(controlled.rank)
         else:
             self.held.discard(controlled.rank)
+        if controlled.stop_step:
+            self.stopped.add(controlled.rank)
 
     def ended(self, controlled: m.Controlled, at_s: float) -> None:
         """A request is over on a rank. That it was done on any rank goes before all else."""
@@ -130,10 +134,12 @@ class Controls:
     def forget(self, rank: int) -> None:
         self.rows.pop(rank, None)
         self.held.discard(rank)
+        self.stopped.discard(rank)
 
     def forget_all(self) -> None:
         self.rows.clear()
         self.held.clear()
+        self.stopped.clear()
 
     def dump(self) -> Any:
         return {
@@ -146,3 +152,4 @@ class Controls:
         ends = msgspec.convert(saved["ends"], list[End])
         self.ends = {end.request: end for end in ends}
         self.held = {rank for rank, row in self.rows.items() if row.phase in HELD}
+        self.stopped = {rank for rank, row in self.rows.items() if row.stop_step}
