@@ -48,17 +48,7 @@ class StateBytes(Probe):
         """Parameters, gradients and optimizer state that this rank holds."""
         self._updates = 0
         self._facts: dict[str, str] = {}
-        self._handles: list[Any] = []
-
-    def watch_optimizer(self, optimizer: Any, *, first: bool) -> None:
-        if first:
-            hook = self.observer.guard(self, self.on_update)
-            self._handles.append(optimizer.register_step_post_hook(hook))
-
-    def uninstall(self) -> None:
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
+        observer.update_ends.append((self, self.on_update))
 
     def on_update(self, now: float, optimizer: Any, args: Any, kwargs: Any) -> None:
         """The first optimizer has made its step; gradients are still there."""
