@@ -20,12 +20,14 @@ import sys
 from dataclasses import replace
 from rankscope.tui.dashboard.app import run_dashboard
 from rankscope.tui.dashboard.source import Source
+from rankscope.tui.feed.timesource import TimeSource
 from support.scenes import SCENES
 
 class Feed:
     def __init__(self, put):
         self.put, self.secret = put, SECRET
         self.latest = SCENES["healthy-2"]()
+        self.times = TimeSource(can_go_back=False)
     def start(self):
         import threading
         threading.Thread(target=self.play, daemon=True).start()

@@ -170,7 +170,7 @@ def test_without_utf8_the_screen_is_ascii(hub: Hub) -> None:
         text = terminal.wait_for("+ healthy", "node-a", "3 *")
         assert text.isascii()
         terminal.press("ctrl+p")
-        assert terminal.wait_for("Search", "evidence (v)").isascii()
+        assert terminal.wait_for("Search", "checkpoints (8)").isascii()
 
 
 def test_no_color_sends_no_colour(hub: Hub) -> None:
