@@ -20,9 +20,6 @@ from rankscope.agent.checkpoint.staging import Staged
 
 log = logging.getLogger("rankscope")
 
-BLOCK_BYTES = 4 << 20
-"""Written and checksummed at one go, both without the GIL."""
-
 LEAST_BYTES = 32 << 20
 """Less is written before another process has begun."""
 
@@ -79,6 +76,8 @@ class Inside:
     which training may have to wait."""
 
     NICENESS = 10
+    BLOCK_BYTES = 1 << 20
+    """Written and checksummed at one go, both without the GIL."""
 
     def __init__(self, data: memoryview) -> None:
         self._data = data
@@ -88,8 +87,8 @@ class Inside:
         found = []
         for span in spans:
             crc32, at = 0, span.at
-            for start in range(0, span.size_bytes, BLOCK_BYTES):
-                end = min(start + BLOCK_BYTES, span.size_bytes)
+            for start in range(0, span.size_bytes, self.BLOCK_BYTES):
+                end = min(start + self.BLOCK_BYTES, span.size_bytes)
                 block = self._data[span.begin + start : span.begin + end]
                 crc32 = zlib.crc32(block, crc32)
                 while block:
