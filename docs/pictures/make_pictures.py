@@ -40,7 +40,7 @@ class Studio:
         self.folder = folder
         directory = list_runs(runs_home())[0]
         self.poller = Poller(lambda: reach.connect(directory, "viewer"), 0.2, lambda snapshot: None)
-        self.operator = lambda: reach.connect(directory, "operator")
+        self.directory = directory
         self.poller.start()
 
     def until(self, condition: Callable[[Snapshot], object], what: str) -> Snapshot:
@@ -150,7 +150,7 @@ def main(folder: Path) -> None:
             studio.draw("overview", ready=at_step(50))
             studio.draw("ranks", "ranks")
             studio.draw("steps", "steps", ready=finding("straggler"))
-            with studio.operator() as client:
+            with reach.connect(studio.directory, "operator") as client:
                 client.command("checkpoint", author="ada@laptop")
             studio.draw("checkpoints", "checkpoints", ready=is_saving)
         with run(folder, "--fault=lock@1:12") as studio:

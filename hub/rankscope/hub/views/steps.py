@@ -111,9 +111,8 @@ def _medians(values: Singles) -> Singles:
     ordered = np.sort(values, axis=1)  # what is not known comes last
     low = np.expand_dims(np.maximum(known - 1, 0) // 2, 1)
     high = np.expand_dims(known // 2, 1).clip(max=values.shape[1] - 1)
-    middle: Singles = (
-        np.take_along_axis(ordered, low, axis=1) + np.take_along_axis(ordered, high, axis=1)
-    )[:, 0] / 2
+    both = np.take_along_axis(ordered, low, axis=1) + np.take_along_axis(ordered, high, axis=1)
+    middle: Singles = (both[:, 0] / 2).astype(np.float32)
     middle[known == 0] = np.nan
     return middle
 
