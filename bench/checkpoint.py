@@ -28,6 +28,7 @@ WIDTH, LAYERS = 2048, 12
 
 ROUNDS, WARM = 5, 1
 STEPS = 6
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "RANKSCOPE": "off"}
 BLOCK = 4 << 20
 
 
@@ -124,6 +125,64 @@ def rank_main(folder: Path, rounds: int) -> None:
     dist.destroy_process_group()
 
 
+def cpu_main(folder: Path) -> None:
+    """CPU time of a save and of ``dcp.save`` in one process: what no load beside it changes much.
+
+    Training can lose no more to a save than what its thread spends and, where nothing of the cores
+    is left over, what the rest takes from it.
+    """
+    import resource
+    import warnings
+
+    import torch
+    from torch import nn
+    from torch.distributed.checkpoint.state_dict import get_state_dict
+    from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
+
+    from rankscope.agent.checkpoint import Checkpointer
+
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")  # of a process group that is not there
+    layers = (nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(LAYERS // RANKS))
+    model = nn.Sequential(*layers)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.randn(8, WIDTH)).square().mean().backward()
+    optimizer.step()
+    saver = Checkpointer(state={"model": model, "optimizer": optimizer}, dir=folder / "ours")
+
+    def children_s() -> float:
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime
+
+    told = []
+    for number in range(ROUNDS + WARM):
+        thread_s, all_s, outside_s = time.thread_time(), time.process_time(), children_s()
+        saver.save(number)
+        thread_s = time.thread_time() - thread_s
+        outcome = saver.wait()
+        assert outcome is not None
+        assert outcome.ok, outcome
+        others_s = time.process_time() - all_s - thread_s
+        outside_s = children_s() - outside_s
+        shutil.rmtree(outcome.path)
+        begun_s, wall_s = time.process_time(), time.perf_counter()
+        states = get_state_dict(model, optimizer)
+        path = folder / f"theirs-{number}"
+        dcp_save({"model": states[0], "optimizer": states[1]}, checkpoint_id=path, no_dist=True)
+        theirs_s, wall_s = time.process_time() - begun_s, time.perf_counter() - wall_s
+        shutil.rmtree(path)
+        told.append(
+            {
+                "training_s": thread_s,
+                "others_s": others_s,
+                "process_s": outside_s,
+                "theirs_s": theirs_s,
+                "theirs_wall_s": wall_s,
+            }
+        )
+    (folder / "cpu.json").write_text(json.dumps(told[WARM:]))
+
+
 # --- outside -----------------------------------------------------------------------------------
 
 
@@ -164,9 +223,7 @@ def launch(arguments: list[str]) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    environment = os.environ | {
-        "OMP_NUM_THREADS": "1",
-        "RANKSCOPE": "off",
+    environment = ENVIRONMENT | {
         "WORLD_SIZE": str(RANKS),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
@@ -192,6 +249,8 @@ def main(rounds: int) -> int:
         folder = Path(name)
         launch(["--rank", name, "--rounds", str(rounds)])
         told: list[dict[str, Any]] = json.loads((folder / "told.json").read_text())
+        subprocess.run([sys.executable, __file__, "--cpu", name], env=ENVIRONMENT, check=True)
+        spent: list[dict[str, float]] = json.loads((folder / "cpu.json").read_text())
         plain_s, ours_s = write_rates(folder, 300 << 20)
 
     def middle(name: str) -> float:
@@ -211,6 +270,16 @@ def main(rounds: int) -> int:
                 *("theirs_s", "stall_s", "thread_stall_s", "noise_s"),
                 *("call_s", "published_s", "step_s", "steps"),
             )
+        },
+    )
+    _figure.figure(
+        "checkpoint.cpu",
+        statistics.median(one["training_s"] / one["theirs_wall_s"] for one in spent),
+        "CPU time of the training thread over dcp.save's duration",
+        None,
+        **{
+            name: round(float(statistics.median(one[name] for one in spent)), 4)
+            for name in ("training_s", "others_s", "process_s", "theirs_s", "theirs_wall_s")
         },
     )
     _figure.figure("checkpoint.write", ours_s / plain_s, "of a plain write", 1.43, plain_s=plain_s)
@@ -242,6 +311,7 @@ def killed(count: int, out: Path | None, minutes: float) -> int:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rank", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--cpu", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--full", action="store_true", help="saves under random kills, too")
     parser.add_argument("--kills", type=int, default=200)
@@ -251,6 +321,9 @@ if __name__ == "__main__":
     asked = parser.parse_args()
     if asked.rank is not None:
         rank_main(asked.rank, asked.rounds)
+        sys.exit(0)
+    if asked.cpu is not None:
+        cpu_main(asked.cpu)
         sys.exit(0)
     code = 0 if asked.only_kills else main(asked.rounds)
     if asked.full or asked.only_kills:
