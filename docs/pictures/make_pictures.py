@@ -90,7 +90,7 @@ class Studio:
 def run(folder: Path, *trainer: str) -> Iterator[Studio]:
     """``rankscope run`` over two ranks of the DDP trainer until the block ends."""
     rankscope = str(Path(sys.executable).with_name("rankscope"))
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes=1", "--nproc-per-node=2"]
+    torchrun = ["torchrun", "--nnodes=1", "--nproc-per-node=2"]
     rendezvous = ["--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0"]
     small = ["--steps=100000", "--threads=1", "--layers=2", "--dim=64", "--seq-len=64"]
     command = ["-m", "rankscope.trainers.ddp", *small, *trainer]
@@ -144,7 +144,9 @@ def is_saving(snapshot: Snapshot) -> bool:
 def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="rs-pictures-") as home:
-        os.environ |= {"RANKSCOPE_HOME": home, "OMP_NUM_THREADS": "1", "RANKSCOPE_NAME": "gpt"}
+        # By name, so that no picture shows where this interpreter is.
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        os.environ |= {"RANKSCOPE_HOME": home, "OMP_NUM_THREADS": "1", "PATH": path}
         saves = f"--checkpoint-dir={home}/saves"
         with run(folder, "--fault=loader-slow@1:60", saves, "--checkpoint-every=30") as studio:
             studio.draw("overview", ready=at_step(50))

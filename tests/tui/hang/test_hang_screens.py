@@ -16,7 +16,7 @@ from rankscope.tui.text.stacks import stacks_text
 from support.hangscenes import MANY_STACKS, MISSING_GROUPS, SCENES, STACKS
 
 GOLDEN = Path(__file__).parent / "golden"
-SIZES = ((80, 24), (120, 40))
+SIZES = ((80, 24), (120, 40), (200, 50))
 ODD_SIZES = ((1, 1), (20, 5), (40, 10), (60, 15), (300, 12))
 
 

@@ -15,7 +15,7 @@ from support import scenes
 from support.numericscenes import SCENES
 
 GOLDEN = Path(__file__).parent / "golden"
-SIZES = ((80, 24), (120, 40))
+SIZES = ((80, 24), (120, 40), (200, 50))
 ODD_SIZES = ((1, 1), (20, 5), (40, 10), (60, 15), (300, 12))
 
 
