@@ -5,6 +5,7 @@ import pytest
 from rankscope.protocol import messages as m
 from rankscope.protocol.messages import Stage
 from support.numericworld import NumericWorld
+from support.world import SimRank
 
 WEIGHT = "blocks.1.mlp.up.weight"
 
@@ -20,6 +21,30 @@ def test_nothing_is_said_before_every_rank_has_told_of_the_step() -> None:
     play.done(ranks=[1], step_s=0.01)
     assert play.kinds() == ["nonfinite-parameter"]
     assert play.ever() == {"nonfinite-parameter"}
+
+
+def test_a_rank_that_was_not_heard_of_yet_is_waited_for() -> None:
+    """Ranks find their hub one after another, and the last may be the one to blame."""
+    play = NumericWorld(2, attached=[0])
+    play.hello(0, world_size=2)
+    play.clean(5)
+    play.sees(0, Stage.REDUCED, WEIGHT, looked=(Stage.GRADIENT,)).done()
+    assert play.kinds() == []
+    play.ranks[1] = SimRank(1, play.ranks[0].host, 1)
+    play.hello(1)
+    play.sees(1, Stage.GRADIENT, WEIGHT, microbatch=1, step=6)
+    for _ in range(6):
+        play.done(ranks=[1], step_s=0.01)
+    assert play.finding("nonfinite-gradient").ranks == [1]
+    assert play.ever() == {"nonfinite-gradient"}
+
+
+def test_a_rank_that_never_comes_is_waited_for_shortly() -> None:
+    """A loop that attaches on some of its ranks only has its verdicts, too."""
+    play = NumericWorld(2, attached=[0])
+    play.hello(0, world_size=2)
+    play.clean(5).sees(0, Stage.LOSS, microbatch=1).done().advance(4.0, moving=True)
+    assert play.ever() == {"nonfinite-loss"}
 
 
 def test_a_bad_batch_is_told_at_once() -> None:

@@ -34,7 +34,10 @@ def nonfinite(state: RunState, now_s: float) -> list[Finding]:
 def _told(state: RunState, episode: Episode, now_s: float) -> bool:
     """Whether all that is to be known of the first bad step has been told, so that the verdict
     will stand."""
-    if state.numerics.complete >= episode.first_step or now_s - episode.heard_s >= PATIENCE_S:
+    if now_s - episode.heard_s >= PATIENCE_S:
+        return True
+    # A rank that was not heard of yet may have all to tell: ranks find their hub one by one.
+    if state.numerics.complete >= episode.first_step and state.ranks.heard()[: state.size()].all():
         return True
     here = episode.first_seen()
     # Nothing comes before an input; the rest may still be explained by an earlier stage.
