@@ -127,6 +127,7 @@ def test_it_fits_the_terminal(width: int) -> None:
     assert sum("█" in line and "░" in line for line in lines) == 3  # the title, and two bars
     assert "DDP's parameters: 28 Replicate; FSDP2's parameters: 28 Shard(0)" in lines
     assert any("4+4+8 bytes" in line for line in lines)
+    assert "losses of FSDP2: 5.5000 3.2500" in lines
 
 
 def test_without_utf8_bars_are_ascii() -> None:

@@ -24,21 +24,26 @@ COLUMNS = (
     Column("counted"),
 )
 
+MOST_TOLD = 3
+"""So many trainings are told with their losses."""
+SHOWN = 8
+"""Losses of each, evenly spread from the first to the last."""
+
 
 def compare_text(found: Comparison, width: int = 80, utf8: bool = True) -> list[str]:
     """Everything; columns that do not fit are left out, from the right."""
     where = f"{found.device}, {found.backend}" if found.backend else found.device
     lines = [
         f"DDP beside FSDP2 on {numbers.plural(found.ranks, 'rank')} ({where}), the same batches",
-        f"{numbers.plural(found.updates, 'update')} of {found.batch_size} sequences × "
-        f"{found.seq_len} tokens a rank; the last {found.timed_updates} are timed",
+        f"{numbers.plural(found.updates, 'update')} of {found.batch_size} × {found.seq_len} tokens "
+        f"a rank; the last {found.timed_updates} are timed",
         "",
     ]
     lines += _table(found.rows, width)
     lines += _refusals(found.rows, width)
     lines += _chart(found.rows, width, utf8)
     lines.append("")
-    for told in [*_laid(found.rows), *_explained(found)]:
+    for told in [*_losses(found.rows), *_laid(found.rows), *_explained(found)]:
         lines += wrapped(told, width)
     for note in found.notes:
         lines += wrapped(safe(note), width, "warn")
@@ -113,6 +118,20 @@ def _chart(rows: Sequence[CompareRow], width: int, utf8: bool) -> list[str]:
         told = size(whole) + (" refused" if row.refused else "")
         drawn.append(Bar((label, name(row)), (state or 0.0, (whole or 0.0) - (state or 0.0)), told))
     return ["", *bars("bytes of a rank", ("state", "more in an update"), drawn, width, utf8)]
+
+
+def _losses(rows: Sequence[CompareRow]) -> list[str]:
+    """Some of each training's losses, where few enough trainings are told."""
+    if len(rows) > MOST_TOLD:
+        return []
+    told = []
+    for row in rows:
+        if row.losses:
+            last = len(row.losses) - 1
+            places = sorted({at * last // (SHOWN - 1) for at in range(SHOWN)})
+            some = " ".join(numbers.loss(row.losses[at]) for at in places)
+            told.append(f"losses of {name(row)}: {some}")
+    return told
 
 
 def _laid(rows: Sequence[CompareRow]) -> list[str]:

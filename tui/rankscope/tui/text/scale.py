@@ -80,7 +80,7 @@ def _chart(found: Scaling, width: int, utf8: bool) -> list[str]:
 
 def _explained(found: Scaling) -> list[str]:
     lines = [
-        "T1/TR: of the time for equally many tokens; efficiency: T1/(R·TR)",
+        "T1/TR: of the time for equally many tokens; efficiency: T1/(R*TR)",
         "peak: tensor bytes of a rank at once, counted in an update that is not timed",
         "sends: by a rank for one update, by the ring formulas; counted: the same for the "
         "collectives that torch's flight recorder has",

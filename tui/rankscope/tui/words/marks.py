@@ -15,7 +15,7 @@ TO_ASCII = dict(
         "+X*o-=--||-u",
         strict=True,
     )
-) | {ord("…"): "...", ord("±"): "~", ord("→"): "->", ord("°"): ""}
+) | {ord("…"): "...", ord("±"): "~", ord("×"): "x", ord("→"): "->", ord("°"): ""}
 """What stands for each glyph where the terminal cannot show it."""
 
 
