@@ -201,6 +201,23 @@ def test_a_snapshot_that_does_not_fit_is_refused() -> None:
             Parity().load(saved | {name: value})
 
 
+def test_a_rank_that_is_behind_is_waited_for_and_a_lost_word_is_not() -> None:
+    """One line in the log, with all that there is to say."""
+    world = again(run(World(ranks=2), 20), 10)
+    for step in (11, 12):
+        for rank in (0, 1):
+            record = m.StepRecord(step, 0.0, 0.2, 0.0, 0.1, 0.1, 0.0, 0.0, 1, loss=loss(step, rank))
+            if (step, rank) != (12, 1):
+                world.beat(rank, step=step, steps=(record,))
+    for sim in world.ranks.values():
+        sim.step = 12
+    run(world, 30)
+    assert entries(world) == []
+    assert parity(world).text == "parity: 9 steps bitwise equal (11 to 20) so far"
+    run(world, 90)
+    assert entries(world) == ["parity: 9 steps bitwise equal (11 to 20)"]
+
+
 def test_what_is_kept_is_bounded() -> None:
     """In a large world fewer steps of each rank; none is ever taken for another."""
     part = Parity()

@@ -20,6 +20,10 @@ CELLS = 1 << 19
 SAVED_CELLS = 1 << 15
 """Of these so many, the newest ones, outlive a restart of the hub."""
 
+SLACK_STEPS = 64
+"""So far behind the last step that was known a rank may be before it is waited for no longer: what
+it told of a step may have been lost."""
+
 NONE = -(1 << 63)
 """For a loss or a fingerprint that was not told. As a loss it would be -0.0, which is kept as 0."""
 
@@ -105,7 +109,7 @@ class Parity:
         now.step[rank, at], now.life[rank, at] = step, life
         now.loss[rank, at], now.batch[rank, at] = loss, batch
         if step > self.newest:
-            if step > self.until >= self.newest:
+            if step > self.until + SLACK_STEPS >= self.newest:
                 self._looked = None
             self.newest = step
 
@@ -174,7 +178,8 @@ class Parity:
             waiting, found = self._waiting(), self.difference
             last = self.newest + 1 if found is None else found.step
             equal = [step for step in sorted(self.equal) if step < last and step not in waiting]
-            over = bool(self.first) and (self.newest > self.until or not waiting)
+            passed = self.newest > self.until + SLACK_STEPS
+            over = bool(self.first) and (passed or not waiting)
             settled = found is not None and min(waiting, default=found.step) >= found.step
             self._looked = equal, over, settled
         return self._looked
