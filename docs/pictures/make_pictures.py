@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rankscope.protocol.rundir import list_runs, runs_home
-from rankscope.protocol.shapes import CheckpointsView, Status
+from rankscope.protocol.shapes import VIEWS, CheckpointsView, Status
 from rankscope.tui import reach
 from rankscope.tui.dashboard.action import ScreenName
 from rankscope.tui.dashboard.navigation import Navigation
@@ -71,7 +71,8 @@ class Studio:
         self.poller.request_view(wanted)
         watch.wanted()
         snapshot = self.until(
-            lambda one: (wanted is None or one.view is not None) and ready(one), name
+            lambda one: (wanted is None or isinstance(one.view, VIEWS[wanted.view])) and ready(one),
+            name,
         )
         while screen == "runs" and watch.latest is None:
             time.sleep(0.1)
