@@ -60,6 +60,8 @@ class Observer:
         self.reported: int | None = None  # id of the exception that was sent
         self.cuda = False
         """Whether the first model is on a CUDA device: its numbers come late."""
+        self.start_step = 0
+        """The number of updates that were made before: a resumed run goes on counting."""
         self._number = 0
         self._models: list[weakref.ref[Any]] = []
         self._optimizers: list[weakref.ref[Any]] = []

@@ -30,6 +30,7 @@ class Session:
 
     def __init__(self, name: str, start_step: int, sequence: Sequence) -> None:
         self.observer = Observer()
+        self.observer.start_step = start_step
         self.sender = Sender(self.observer, name, start_step, sequence)
         self.control: Control | None = wiring.control(start_step, self._held)
         self.sender.talk.account = Account(self.control)

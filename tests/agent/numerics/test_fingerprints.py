@@ -98,3 +98,22 @@ def test_a_step_has_the_fingerprint_of_all_its_microbatches() -> None:
     one, two = torch.arange(4), torch.arange(4, 8)
     assert train(one, two) == train(one.clone(), two.clone()) is not None
     assert len({train(one, two), train(two, one), train(one)}) == 3
+
+
+def test_a_run_that_goes_on_fingerprints_the_steps_that_it_did_before() -> None:
+    """Else there would be nothing to compare them with."""
+
+    def fingerprinted(start: int, last: int) -> set[int]:
+        model = torch.nn.Embedding(8, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        with observed((model, optimizer)) as seen:
+            seen.observer.start_step = start
+            for _ in range(start, last):
+                model(torch.arange(4)).sum().backward()
+                optimizer.step()
+                seen.end_step()
+            return {start + r.step for r in seen.steps if r.fingerprint is not None}
+
+    whole = fingerprinted(0, 60)
+    assert fingerprinted(25, 60) == {step for step in whole if step > 25}
+    assert 0 < len(whole) < 30

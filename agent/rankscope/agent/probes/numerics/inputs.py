@@ -11,7 +11,8 @@ from rankscope.agent.tracing import recorded
 
 IN_A_ROW = 4
 EVERY = 16
-"""Of every so many steps so many, in a row, are fingerprinted: all ranks the same ones."""
+"""Of every so many steps so many, in a row, are fingerprinted: all ranks the same ones, and those
+that were before when a run goes on."""
 
 MAX_WAITING = 4096
 """With so many notes unread nobody is there to hash samples, and they would only take memory."""
@@ -39,7 +40,8 @@ class Inputs(Probe):
 
     def on_begin(self, now: float, model: Any, args: Any, kwargs: Any) -> None:
         observer = self.observer
-        if observer.number % EVERY > IN_A_ROW or not torch.is_grad_enabled() or recorded():
+        step = observer.start_step + observer.number
+        if step % EVERY > IN_A_ROW or not torch.is_grad_enabled() or recorded():
             return
         found = (batch.sample(tensor) for _, tensor in batch.tensors(args, kwargs))
         samples = [sample for sample in found if sample is not None]
