@@ -463,8 +463,9 @@ class Controlled(FromRank, frozen=True):
 
     phase: Name
     """``idle``; of a request in work ``waiting`` (for all ranks to hear of it), ``agreeing``,
-    ``agreed``, ``arrived`` (at the boundary, for the others to come), ``paused`` or ``saving`` (held
-    there until the checkpoint is out); of one that is over ``done``, ``given-up`` or ``cancelled``.
+    ``agreed``, ``arrived`` (at the boundary, for the others to come), ``paused`` or ``saving``
+    (held there until the checkpoint is out); of one that is over ``done``, ``given-up`` or
+    ``cancelled``.
     """
     phase_t_s: float
     request: Count = 0

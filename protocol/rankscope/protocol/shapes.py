@@ -55,7 +55,8 @@ class Command(Shape):
     """Since it was asked for; None of the times below runs before that."""
     state: str
     """In work: ``waiting`` (for all ranks to hear of it), ``agreeing``, ``agreed`` (on ``step``),
-    ``arrived``, ``paused``, ``saving``. Over: ``done``, ``refused``, ``given-up``, ``cancelled``."""
+    ``arrived``, ``paused``, ``saving``. Over: ``done``, ``refused``, ``given-up``, ``cancelled``.
+    """
     text: str
     """In words: what it waits for, or what came of it."""
     step: int | None = None
