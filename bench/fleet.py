@@ -89,9 +89,10 @@ def serve(given: argparse.Namespace) -> None:
             played.play()
             # A machine that cannot keep up plays slower instead of piling up.
             due_s = max(due_s + INTERVAL_S, time.monotonic())
-            while (wait_s := due_s - time.monotonic()) > 0:
+            while True:  # orders are looked for at least once, also by a fleet that is late
+                wait_s = max(0.0, due_s - time.monotonic())
                 if not poller.poll(int(wait_s * 1000) + 1):
-                    continue
+                    break
                 order = sys.stdin.readline().split()
                 if not order:
                     return

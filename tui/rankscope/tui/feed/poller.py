@@ -24,6 +24,8 @@ PAST_TIMEOUT_S = 20.0
 """Going far in the recording of a large run takes its hub seconds."""
 DESCRIBED_EVERY_S = 2.0
 """How often the recording of a live run is asked how long it has become."""
+LARGE_WORLD, LARGE_INTERVAL_S = 4096, 0.5
+"""From so many ranks on a hub is asked no more often than the screen is drawn anew."""
 BUSY_SHARE = 0.5
 """At most this share of the time goes into handing over; a slow terminal gets fewer snapshots."""
 
@@ -102,7 +104,7 @@ class Poller:
                 self._on_update(self.latest)
                 busy_s = time.monotonic() - handing_s
                 pause_s = max(
-                    self._interval_s - (time.monotonic() - began_s),
+                    self._pace_s() - (time.monotonic() - began_s),
                     busy_s * (1 - BUSY_SHARE) / BUSY_SHARE,
                 )
                 self._wake.wait(max(0.0, pause_s))
@@ -110,6 +112,12 @@ class Poller:
         finally:
             self._drop_connection()
             self._drop_past()
+
+    def _pace_s(self) -> float:
+        status = self.latest.status
+        if status is not None and status.world_size >= LARGE_WORLD:
+            return max(self._interval_s, LARGE_INTERVAL_S)
+        return self._interval_s
 
     def _round(self) -> None:
         wants_past = self.times.wants_past()
