@@ -5,10 +5,12 @@ tells of a step that is known, the two are compared.
 """
 
 import struct
+import zlib
 from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from rankscope.hub.state.columns import MAX_SIZE, Integers
 from rankscope.protocol import messages as m
@@ -17,8 +19,9 @@ LEAST_STEPS, MOST_STEPS = 16, 512
 CELLS = 1 << 19
 """Steps times ranks that are kept: 14 MB of them."""
 
-SAVED_CELLS = 1 << 15
-"""Of these so many, the newest ones, outlive a restart of the hub."""
+SAVED_CELLS, SAVED_STEPS = 1 << 15, 128
+"""Of these so many at most, of the newest steps, outlive a restart of the hub: a snapshot stays
+small."""
 
 SLACK_STEPS = 64
 """So far behind the last step that was known a rank may be before it is waited for no longer: what
@@ -225,17 +228,17 @@ class Parity:
         self._past = None
 
     def dump(self) -> Any:
-        size = len(self._own)
-        count = min(self.kept, SAVED_CELLS // max(1, size))
-        arrays = self._now.arrays
-        newest = np.argsort(arrays["step"].max(axis=0, initial=0))[self.kept - count :]
+        size, arrays = len(self._own), self._now.arrays
+        steps = arrays["step"].max(axis=0, initial=0)
+        count = min(SAVED_STEPS, SAVED_CELLS // max(1, size), int(np.count_nonzero(steps)))
+        newest = np.argsort(steps)[self.kept - count :]
         return {
             "kept": self.kept,
             "world_size": self.world_size,
             "lives": self.lives,
             "own": self._own.tobytes(),
             "columns": newest.astype(np.int64).tobytes(),
-            "rings": {name: array[:, newest].tobytes() for name, array in arrays.items()},
+            "rings": {name: pressed(array[:, newest]) for name, array in arrays.items()},
             "equal": self.equal,
             "batches": sorted(self.batches),
             "difference": msgspec.to_builtins(self.difference),
@@ -254,8 +257,7 @@ class Parity:
             raise ValueError("parity of other ranks")
         rings = Rings(len(own), kept)
         for name, array in rings.arrays.items():
-            found = np.frombuffer(saved["rings"][name], dtype=np.int64)
-            array[:, columns] = found.reshape(len(own), len(columns))
+            array[:, columns] = unpressed(saved["rings"][name], len(own), len(columns))
         self.kept, self._own, self._now, self._past = kept, own.copy(), rings, None
         self.world_size = msgspec.convert(saved["world_size"], int)
         self.lives = msgspec.convert(saved["lives"], int)
@@ -267,6 +269,22 @@ class Parity:
         self.newest = msgspec.convert(saved["newest"], int)
         self._looked = None
         self.other_world = msgspec.convert(saved["other_world"], tuple[int, int] | None)
+
+
+def pressed(array: NDArray[np.int64]) -> bytes:
+    return zlib.compress(array.tobytes(), 1)
+
+
+def unpressed(raw: bytes, rows: int, columns: int) -> NDArray[np.int64]:
+    """Raises ValueError for what is not so many numbers."""
+    size = rows * columns * 8
+    try:
+        found = zlib.decompressobj().decompress(raw, size + 1)
+    except zlib.error as error:
+        raise ValueError("parity that cannot be read") from error
+    if len(found) != size:
+        raise ValueError("parity of another size")
+    return np.frombuffer(found, dtype=np.int64).reshape(rows, columns)
 
 
 def bits(loss: float) -> int:
