@@ -191,3 +191,11 @@ def test_it_is_learnt_anew_in_another_attempt() -> None:
     world.new_attempt()
     train(world, lambda rank, step: USUAL_S, 20)
     assert world.kinds() == []
+
+
+def test_of_ranks_whose_steps_are_not_known_nothing_is_said() -> None:
+    """Such as right after all of them began anew."""
+    world = train(World(2), slow_in(2, 0.0), 40)
+    world.core.state.paces.step_s[:] = float("nan")
+    world.tick()
+    assert "straggler" not in [one.kind for one in world.status().findings]

@@ -76,7 +76,11 @@ def straggler(state: RunState, now_s: float) -> list[Finding]:
     start = int(ranks.start_step[: len(there)][there].max())
     if len(columns) < SLOW_STEPS or done - start < WARM_STEPS + SLOW_STEPS:
         return []
-    step_s = float(np.nanmedian(state.paces.step_s[: len(there)][:, columns][there]))
+    steps_s = state.paces.step_s[: len(there)][:, columns][there]
+    known = steps_s[~np.isnan(steps_s)]
+    if not known.size:  # of ranks that all began anew, nothing is known of the steps before
+        return []
+    step_s = float(np.median(known))
     slow = _slow_ranks(state, columns, step_s, len(there), now_s)
     found = []
     for phase in range(len(WORDS)):
