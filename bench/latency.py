@@ -105,7 +105,7 @@ def watch(directory: RunDirectory) -> dict[int, float]:
             version = reply.version
             if isinstance(reply.body, Status):
                 held = merge(held, reply.body, reply.hub_s)
-            for row, _ in held.rows.values() if held is not None else ():
+            for row in held.rows if held is not None else ():
                 if row.loss is not None and row.loss == row.step + 0.5:
                     seen.setdefault(row.step, now_s)
             time.sleep(max(0.0, began_s + ASK_EVERY_S - time.monotonic()))
