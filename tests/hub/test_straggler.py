@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import pytest
 
+from rankscope.hub.diagnose.straggler import times
 from rankscope.protocol import messages as m
 from support.world import World
 
@@ -191,6 +192,14 @@ def test_it_is_learnt_anew_in_another_attempt() -> None:
     world.new_attempt()
     train(world, lambda rank, step: USUAL_S, 20)
     assert world.kinds() == []
+
+
+@pytest.mark.parametrize(
+    ("factor", "text"), [(1.66, "1.7×"), (99.94, "99.9×"), (526.4, "over 100×")]
+)
+def test_a_factor_is_told_by_what_it_means(factor: float, text: str) -> None:
+    """Digits beyond what was measured are left out."""
+    assert times(factor) == text
 
 
 def test_of_ranks_whose_steps_are_not_known_nothing_is_said() -> None:

@@ -189,7 +189,7 @@ def _finding(
         since_s=max(0.0, lasts_s),
         headline=f"{ranks_text(ranks)} {'is' if len(ranks) == 1 else 'are'} slow in {phase}: "
         f"{time_text(worst.takes_s)} where others take {time_text(worst.usual_s)} "
-        f"({worst.takes_s / usual:.1f}×), {share:.0%} of each step, "
+        f"({times(worst.takes_s / usual)}), {share:.0%} of each step, "
         f"{'steady' if steady else 'so far'} since step {since}",
         evidence=[
             f"rank {one.rank}: {time_text(one.takes_s)} of work in {phase}, "
@@ -222,3 +222,8 @@ def time_text(seconds: float) -> str:
     if seconds >= 0.1:
         return f"{seconds:.2f} s"
     return f"{seconds * 1e3:.0f} ms" if seconds >= 0.001 else f"{seconds * 1e3:.1f} ms"
+
+
+def times(factor: float) -> str:
+    """``1.7×``; beyond a hundred the digits mean nothing."""
+    return f"{factor:.1f}×" if factor < 99.95 else "over 100×"
