@@ -60,6 +60,18 @@ FIXED = ("LC_", "NO_COLOR", "COLUMNS", "LINES")
 """Variables that would decide what is seen here instead of the terminal itself."""
 
 
+class Screen(pyte.Screen):
+    """pyte's, which has no second screen: leaving that begins a line of its own, as it would be
+    where the cursor is put back to before the program."""
+
+    def reset_mode(self, *modes: int, **kwargs: Any) -> None:
+        super().reset_mode(*modes, **kwargs)
+        if kwargs.get("private") and 1049 in modes:
+            self.cursor_position(self.lines)
+            self.linefeed()
+            self.carriage_return()
+
+
 class Terminal:
     """``command`` on a pty of ``columns`` × ``rows``. Use as a context manager.
 
@@ -77,7 +89,7 @@ class Terminal:
         self._master, self._slave = pty.openpty()
         self._resize_pty(columns, rows)
         self.attributes_before = termios.tcgetattr(self._slave)
-        self.screen = pyte.Screen(columns, rows)
+        self.screen = Screen(columns, rows)
         self._stream = pyte.ByteStream(self.screen)
         self._held = b""
         self.raw = bytearray()

@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +64,20 @@ class Ended:
     @property
     def lines(self) -> list[dict[str, Any]]:
         """One dictionary a rank, in the order of ranks."""
-        found = [json.loads(line) for line in self.out.splitlines() if line.startswith("{")]
+        found = [one for line in self.out.splitlines() for one in objects(line)]
         return sorted(found, key=lambda line: line.get("rank", 0))
 
     @property
     def weights(self) -> list[str]:
         return [line["weights"] for line in self.lines]
+
+
+def objects(line: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects that a line is made of: of two ranks that print at once, both."""
+    while line.startswith("{"):
+        found, end = json.JSONDecoder().raw_decode(line)
+        yield found
+        line = line[end:]
 
 
 def finish(process: "subprocess.Popen[str]") -> Ended:
