@@ -20,6 +20,7 @@ from typing import Any
 
 STEPS_A_BLOCK = 9
 SKIPPED = 1  # the first step after a switch warms caches up
+WARM_STEPS = 8
 RANKS = 2
 
 Step = Callable[[int], float]
@@ -41,6 +42,8 @@ def agreed(value: float) -> float:
 
 def batch_for(step: Step, step_s: float, batch: int = 16) -> int:
     """A batch size with which a step takes about ``step_s`` or more."""
+    for _ in range(WARM_STEPS):  # the first ones are slow at any size
+        step(batch)
     for _ in range(8):
         took_s = agreed(min(step(batch) for _ in range(3)))
         if took_s >= step_s:
