@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from rankscope.hub.diagnose.rank_dead import how_ended
 from rankscope.protocol.messages import Phase
 from support.world import World
 
@@ -376,3 +377,8 @@ def test_a_closed_terminal_is_told_though_the_launcher_ended_the_ranks() -> None
     world.run_end(1, 1)
     world.advance(1.0)
     assert "tmux" in world.finding("rank-dead").next
+
+
+def test_an_end_that_nobody_saw_is_said_to_be_that() -> None:
+    """A headline has no hole where the cause would stand."""
+    assert how_ended(World(ranks=2).state, 1) == "nobody saw how,"

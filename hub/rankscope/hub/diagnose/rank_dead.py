@@ -38,7 +38,7 @@ def rank_dead(state: RunState, now_s: float) -> list[Finding]:
             victims=found.victims,
             step=step_in_work(state, first),
             since_s=now_s - found.at_s,
-            headline=f"{ranks_text(found.ranks)} died: {_how(state, first)} "
+            headline=f"{ranks_text(found.ranks)} died: {how_ended(state, first)} "
             f"{at_text(state, first)}",
             evidence=[_witness(state, rank) for rank in found.ranks[:MAX_EVIDENCE]]
             + _aftermath(state, found.victims),
@@ -64,8 +64,10 @@ def late_finding(end: LateEnd, now_s: float) -> Finding:
     )
 
 
-def _how(state: RunState, rank: int) -> str:
+def how_ended(state: RunState, rank: int) -> str:
     text = ended_text(state, rank)
+    if not text:
+        return "nobody saw how,"
     if text == "exit 0":
         return "exit 0 before its training was over,"
     if text == "vanished":
