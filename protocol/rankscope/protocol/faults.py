@@ -87,7 +87,9 @@ def find(name: str, faults: Iterable[Fault]) -> Fault:
     known = {fault.name: fault for fault in faults}
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    words = sorted(name.split("-"))
+    near = [one for one in known if sorted(one.split("-")) == words]  # the same, turned round
+    near = near or difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
     raise UserError(f"there is no fault {name!r}; {hint}")
 

@@ -23,6 +23,7 @@ def test_a_fault_is_written_and_read() -> None:
     ("fault", "says"),
     [
         ("sigkil@0:1", "did you mean sigkill?"),
+        ("slow-loader@0:1", "did you mean loader-slow?"),
         ("zzz@0:1", "there are sigkill, exit0"),
         ("", "there is no fault ''"),
         ("sigkill", "write it FAULT@rank:step"),
