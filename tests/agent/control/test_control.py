@@ -182,12 +182,20 @@ def alone(launch: Launch, directory: Path, **saver: Any) -> tuple[Rank, Checkpoi
 def test_a_checkpoint_and_stop_stops_at_the_step_that_was_saved(
     launch: Launch, tmp_path: Path
 ) -> None:
-    """And not before the checkpoint is out."""
-    rank, _ = alone(launch, tmp_path)
+    """And not before the checkpoint is out, which is written in a hurry: training stands still."""
+    rank, saving = alone(launch, tmp_path)
+    hurried: list[bool] = []
+
+    def on_phase(phase: str, step: int) -> None:
+        if phase == "writing":
+            hurried.append(saving._job is not None and saving._job.hurry.wait(30))
+
+    saving.on_phase.append(on_phase)
     order([rank], "checkpoint-and-stop", 1)
     until(lambda: not rank.is_alive(), "the loop stops")
     (found,), _ = checkpoints.find(tmp_path)
     assert found.step == rank.control.stop_step == rank.control.completed
+    assert hurried == [True]
     assert checkpoints.verify(tmp_path / found.name).state == "complete"
 
 

@@ -45,6 +45,8 @@ class Saver(Protocol):
 
     def cancel(self) -> None: ...
 
+    def hurry(self) -> None: ...
+
     @property
     def saving(self) -> bool: ...
 
@@ -155,6 +157,7 @@ class Control:
             while saver.saving and slices > 0 and not hold.over.wait(SLICE_S):
                 slices -= 1  # one that was under way before goes first
             self._save(one.request)
+            saver.hurry()  # training stands and waits for it, perhaps against a scheduler's clock
 
         self._stand(one, hold, "checkpoint", save)
 
