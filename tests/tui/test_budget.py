@@ -57,7 +57,15 @@ def test_terms_may_be_those_that_a_comparison_measured(
     assert max(map(len, out.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("content", [None, "", "[]", '{"rows": []}', '{"rows": [{}]}', "\xff{"])
+NEGATIVE = '{"rows": [{"activation_bytes": 5, "gather_bytes": -1}]}'
+DEEP = '{"rows": [{"activation_bytes": 5, "x": ' + "[" * 100_000 + "]" * 100_000 + "}]}"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [None, "", "[]", '{"rows": []}', '{"rows": [{}]}', "\xff{", NEGATIVE, DEEP],
+    ids=["none", "empty", "list", "no-rows", "no-terms", "no-text", "negative", "deep"],
+)
 def test_a_file_without_measurements_is_refused(
     content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -80,6 +88,8 @@ def test_a_file_without_measurements_is_refused(
         ["-7e9"],
         ["nan"],
         ["1e999"],
+        ["1e308"],
+        ["1", "--activation", "1e308", "--other", "1e308"],
         ["seven"],
         ["7e9", "--ranks", "0"],
         ["7e9", "--ranks", "-1"],

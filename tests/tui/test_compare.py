@@ -175,6 +175,21 @@ def test_a_rank_that_left_early_is_said() -> None:
         running.by_case([whole, whole[:1]], job)
 
 
+KILLED = """    raise ChildFailedError(
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+[1]:
+  rank      : 0 (local_rank: 0)
+  exitcode  : -15 (pid: 24311)  (SIGTERM)
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-30_01:29:30
+  rank      : 1 (local_rank: 1)
+  exitcode  : {code} (pid: 24312)  {signal}
+  error_file: <N/A>
+"""
+"""As torchrun tells it."""
+
+
 @pytest.mark.parametrize(
     ("log", "says", "code"),
     [
@@ -189,6 +204,21 @@ def test_a_rank_that_left_early_is_said() -> None:
             Exit.PROBLEM,
         ),
         ("", "the ranks ended with exit code 1: without a word", Exit.PROBLEM),
+        (
+            KILLED.format(code=-9, signal="(SIGKILL)"),
+            "rank 1 was ended by SIGKILL; memory may have run out",
+            Exit.PROBLEM,
+        ),
+        (
+            KILLED.format(code=-11, signal="(SIGSEGV)"),
+            "rank 1 was ended by SIGSEGV",
+            Exit.PROBLEM,
+        ),
+        (
+            "RuntimeError: no luck\n" + KILLED.format(code=-6, signal="(SIGABRT)"),
+            "the ranks ended with exit code 1: RuntimeError: no luck",
+            Exit.PROBLEM,
+        ),
     ],
 )
 def test_ranks_that_fail_are_told_in_one_line(log: str, says: str, code: Exit) -> None:

@@ -66,6 +66,8 @@ def run(given: Namespace) -> int:
         )
     except ValueError as error:
         raise UserError(f"{error}; choose --shard so that it does") from None
+    if max(*found["peak_bytes"].values(), *found["sent_bytes"].values()) == float("inf"):
+        raise UserError("these come to more bytes than can be counted; are the numbers right?")
     if given.device is not None and not any(found["largest_params"].values()):
         raise UserError("nothing fits: the device is smaller than --activation and --other alone")
     if given.json:

@@ -1,6 +1,7 @@
 """Running a job on ranks of this machine, under torchrun, and reading what they wrote."""
 
 import os
+import re
 import sys
 import tempfile
 import time
@@ -20,6 +21,12 @@ from rankscope.tui.text.output import complain
 
 PROGRAM = "rankscope.trainers.experiments.measure"
 POLL_S = 0.05
+KILLED = re.compile(
+    r"Root Cause.*?rank +: (\d+) .*?exitcode +: -\d+ .*?\((SIG(?!ABRT)\w+)\)", re.DOTALL
+)
+"""What torchrun prints of the rank that ended first, when that was by a signal.
+One that aborted has said why.
+"""
 
 Tell = Callable[[int], None]
 """Called with how many cases are done, as they get done."""
@@ -85,6 +92,10 @@ def failure(code: int, log: str) -> UserError:
     for line in lines:
         if line.startswith(f"{PROGRAM}: "):
             return UserError(line.removeprefix(f"{PROGRAM}: "))
+    if killed := KILLED.search(log):
+        rank, signal = killed.groups()
+        why = "; memory may have run out" if signal == "SIGKILL" else ""
+        return UserError(f"rank {rank} was ended by {signal}{why}", Exit.PROBLEM)
     errors = [line for line in lines if "Error" in line and not line.startswith(("File", "["))]
     last = (errors or lines or ["without a word"])[-1 if not errors else 0]
     return UserError(f"the ranks ended with exit code {code}: {last[:300]}", Exit.PROBLEM)

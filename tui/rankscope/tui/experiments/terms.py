@@ -36,13 +36,13 @@ def measured_terms(file: Path) -> Terms:
         raise UserError(
             f"--measured {file}: {(error.strerror or 'cannot be read').lower()}"
         ) from None
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         kept = _Kept([])
     activations = [row.activation_bytes for row in kept.rows if row.activation_bytes is not None]
-    if not activations or min(activations) < 0:
+    gathers = [row.gather_bytes for row in kept.rows if row.gather_bytes is not None]
+    if not activations or min(*activations, *gathers, 0.0) < 0:
         raise UserError(
             f"--measured {file} holds no measured activations; make it with: "
             "rankscope compare --json > FILE"
         )
-    gathers = [row.gather_bytes for row in kept.rows if row.gather_bytes is not None]
     return Terms(max(activations), max(gathers, default=0.0))
