@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from rankscope.agent.observer import Observer
 from rankscope.agent.probes import environment, setup
 from rankscope.protocol import limits
 
@@ -129,3 +130,13 @@ def test_the_commit_is_read_from_the_repositorys_files(tmp_path: Path, how: str)
 def test_a_folder_without_a_repository_has_no_commit(tmp_path: Path) -> None:
     """Nothing is claimed of it."""
     assert setup.git_commit(tmp_path) in ("", setup.git_commit(tmp_path.parent))
+
+
+def test_the_code_is_that_with_which_the_rank_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is committed or edited while it runs is run by nobody."""
+    told = {"git": "before", "code": "1", "machine": "x"}
+    monkeypatch.setattr(setup, "setup_facts", lambda: dict(told))
+    probe = setup.Setup(Observer())
+    assert probe.read() == told
+    told |= {"git": "after", "code": "2", "machine": "y"}
+    assert probe.read() == {"git": "before", "code": "1", "machine": "y"}

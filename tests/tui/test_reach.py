@@ -162,3 +162,12 @@ def test_the_doctor_finds_a_home_that_cannot_be_written(tmp_path: Path) -> None:
     ran = rankscope(home, "doctor")
     assert ran.code == 1
     assert "set RANKSCOPE_HOME" in ran.out
+
+
+@pytest.mark.parametrize("command", ["stop", "checkpoint"])
+def test_a_command_to_a_run_that_is_over_says_so(home: Path, command: str) -> None:
+    """And not that a key would lack."""
+    with hub_process(home) as hub:
+        end(hub, 0)
+        with nothing_left(home):
+            refused(rankscope(home, command), 3, "is over", "rankscope ls")

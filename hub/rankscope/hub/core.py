@@ -96,9 +96,12 @@ class Core:
         if type(message) not in ALLOWED.get(role, NOTHING):
             name = m.KINDS[type(message)].name.lower()
             self._bad(peer, role, f"{name} is not for the {role} key")
-            self.outbox.append(
-                (peer, codec.refusal(f"the {role or 'unknown'} key may not send {name}"))
-            )
+            text = f"the {role or 'unknown'} key may not send {name}"
+            if role == "viewer" and isinstance(message, m.CommandRequest):
+                text += (
+                    ": it may only look; commands need the operator's (rankscope grant operator)"
+                )
+            self.outbox.append((peer, codec.refusal(text)))
             return
         if role == "agent":
             self._agent(peer, message, frame, now_s)

@@ -19,6 +19,7 @@ import msgspec
 from rankscope.protocol.exits import Exit, UserError
 from rankscope.protocol.keys import ClientKey, Role, read_client_key
 from rankscope.protocol.launch import python_module
+from rankscope.protocol.messages import CommandReply
 from rankscope.protocol.rundir import (
     RunDirectory,
     RunInfo,
@@ -64,6 +65,21 @@ class ReplayClient(HubClient):
         except BaseException:
             _end(self._hub)
             raise
+
+    def command(
+        self,
+        name: str,
+        *,
+        author: str,
+        args: dict[str, int | str] | None = None,
+        timeout_s: float | None = None,
+    ) -> CommandReply:
+        """Raises :class:`UserError`: a recording follows none."""
+        raise UserError(
+            f"run {self._directory.run} is over, or its hub is gone: nobody is there to follow "
+            f"{name!r} (what is live: rankscope ls)",
+            Exit.UNREACHABLE,
+        )
 
     def close(self) -> None:
         super().close()

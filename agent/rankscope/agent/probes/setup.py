@@ -33,6 +33,7 @@ class Setup(Probe):
         super().__init__(observer)
         self._remove: Callable[[], None] | None = None
         self._random: dict[str, str] = {}
+        self._code: dict[str, str] | None = None
 
     def watch_model(self, model: Any, *, first: bool) -> None:
         if first and not self._random:
@@ -51,8 +52,19 @@ class Setup(Probe):
             self.observer.facts_changed = True
 
     def read(self) -> dict[str, str]:
-        """The facts; a part that cannot be read is left out."""
-        return {**setup_facts(), **self._random}
+        """The facts; a part that cannot be read is left out.
+
+        Of the code as it was when this rank began: what is committed or edited later runs in none.
+        """
+        facts = setup_facts()
+        if self._code is None:
+            self._code = {name: facts[name] for name in CODE if name in facts}
+        kept = {name: value for name, value in facts.items() if name not in CODE}
+        return {**kept, **self._code, **self._random}
+
+
+CODE = ("code", "git")
+"""Facts of files that may change while they run."""
 
 
 def setup_facts(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
