@@ -46,7 +46,10 @@ def test_a_headless_demo_trains_and_sums_up(home: Path) -> None:
         assert rankscope(home, "check").code == 0
 
 
-def test_a_headless_demo_that_is_told_to_end_leaves_nothing(home: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])
+def test_a_headless_demo_that_is_told_to_end_leaves_nothing(
+    home: Path, number: signal.Signals
+) -> None:
     """The signal is passed on; ranks, sentinel and hub end."""
     with (
         nothing_left(home, but_hub=True),
@@ -54,7 +57,7 @@ def test_a_headless_demo_that_is_told_to_end_leaves_nothing(home: Path) -> None:
     ):
         assert process.stderr is not None
         assert "step" in process.stderr.readline()
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         assert process.wait(60) != 0
         assert "Traceback" not in process.stderr.read()
 

@@ -130,12 +130,13 @@ class Signals:
 
 @contextlib.contextmanager
 def exit_on_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP end this process by way of its ``finally`` blocks."""
+    """SIGTERM, SIGHUP and SIGQUIT end this process by way of its ``finally`` blocks."""
 
     def leave(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    ending = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+    before = {number: signal.signal(number, leave) for number in ending}
     try:
         yield
     finally:
