@@ -101,6 +101,7 @@ def test_a_sentinel_that_is_stopped_is_replaced(node: Node) -> None:
 def test_a_killed_sentinel_is_replaced_however_often(node: Node) -> None:
     """There is no number of deaths after which a node stays unwatched."""
     for _ in range(3):
+        node.until(node.watched, "a sentinel")
         (before,) = node.sentinels()
         before.kill()
         node.until(
