@@ -140,7 +140,7 @@ class Terminal:
         self._stream.feed(data[:cut])
         return bool(data)
 
-    def wait(self, condition: Callable[[str], Any], *, within_s: float = 20.0) -> str:
+    def wait(self, condition: Callable[[str], Any], *, within_s: float = 60.0) -> str:
         """The screen's text as soon as ``condition`` holds for it.
 
         Raises :class:`AssertionError` with the screen when it does not within ``within_s``.
@@ -153,7 +153,7 @@ class Terminal:
                 assert condition(text), f"ended, and not seen:\n{text}"
         return text
 
-    def wait_for(self, *words: str, within_s: float = 20.0) -> str:
+    def wait_for(self, *words: str, within_s: float = 60.0) -> str:
         """The screen's text once it shows all of ``words``."""
         return self.wait(lambda text: all(word in text for word in words), within_s=within_s)
 
@@ -205,7 +205,7 @@ class Terminal:
             os.close(self._slave)
             self._slave = -1
 
-    def fill(self, *, within_s: float = 20.0) -> None:
+    def fill(self, *, within_s: float = 60.0) -> None:
         """Read nothing more and stuff the pty, so that the program's next write blocks."""
         deadline = time.monotonic() + within_s
         os.set_blocking(self._slave, False)
@@ -218,7 +218,7 @@ class Terminal:
             # The flag is the open file's, and the program opened its own: it still blocks.
             os.set_blocking(self._slave, True)
 
-    def exit_code(self, *, within_s: float = 20.0) -> int:
+    def exit_code(self, *, within_s: float = 60.0) -> int:
         """The program's exit code once it ended; its last words are read meanwhile."""
         deadline = time.monotonic() + within_s
         while self.process.poll() is None:

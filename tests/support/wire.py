@@ -20,7 +20,7 @@ from rankscope.protocol import codec, keys, launch, limits, rundir, shapes
 from rankscope.protocol import messages as m
 
 Found = TypeVar("Found")
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 """How long a test waits for what must happen before it fails."""
 
 
