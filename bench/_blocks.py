@@ -40,6 +40,40 @@ def agreed(value: float) -> float:
     return float(tensor)
 
 
+def square_layers(width: int) -> Any:
+    """The model of the benches that train: six layers of ``width`` × ``width``.
+
+    In a process that has a gloo group from then on, one thread and a seed, all ranks the same.
+    """
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    layers: list[torch.nn.Module] = []
+    for _ in range(6):
+        layers += [torch.nn.Linear(width, width), torch.nn.GELU()]
+    return torch.nn.Sequential(*layers)
+
+
+def training(model: Any, width: int) -> tuple[Any, Step]:
+    """An optimizer of ``model``, and its step on a random batch."""
+    import torch
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
+
+    def step(batch: int) -> float:
+        began_s = time.perf_counter()
+        optimizer.zero_grad()
+        loss: Any = model(torch.randn(batch, width)).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        return time.perf_counter() - began_s
+
+    return optimizer, step
+
+
 def batch_for(step: Step, step_s: float, batch: int = 16) -> int:
     """A batch size with which a step takes about ``step_s`` or more."""
     for _ in range(WARM_STEPS):  # the first ones are slow at any size

@@ -9,7 +9,6 @@ import argparse
 import os
 import statistics
 import tempfile
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,29 +42,11 @@ def main() -> None:
 
 def rank(folder: Path, trainer: str, full: bool) -> None:
     """One rank: train through the blocks, and leave what was measured in ``folder``."""
-    import torch
-    import torch.distributed as dist
-
     from rankscope.agent import attach
 
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    torch.manual_seed(0)
     width = WIDTHS[full]
-    layers: list[torch.nn.Module] = []
-    for _ in range(6):
-        layers += [torch.nn.Linear(width, width), torch.nn.GELU()]
-    model = wrapped(torch.nn.Sequential(*layers), trainer)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
-
-    def step(batch: int) -> float:
-        began_s = time.perf_counter()
-        optimizer.zero_grad()
-        loss: Any = model(torch.randn(batch, width)).pow(2).mean()
-        loss.backward()
-        optimizer.step()
-        return time.perf_counter() - began_s
-
+    model = wrapped(_blocks.square_layers(width), trainer)
+    optimizer, step = _blocks.training(model, width)
     batch = _blocks.batch_for(step, STEP_S)
     agent = attach(model, optimizer, name="numerics")
     _blocks.settle(step, batch)

@@ -35,30 +35,13 @@ def main() -> None:
 
 def rank(folder: Path, full: bool) -> None:
     """One rank: train for a while, and leave what was measured in ``folder``."""
-    import torch
-    import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 
     from rankscope.agent import attach
 
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    torch.manual_seed(0)
     width = WIDTHS[full]
-    layers: list[torch.nn.Module] = []
-    for _ in range(6):
-        layers += [torch.nn.Linear(width, width), torch.nn.GELU()]
-    model = DistributedDataParallel(torch.nn.Sequential(*layers))
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
-
-    def step(batch: int) -> float:
-        began_s = time.perf_counter()
-        optimizer.zero_grad()
-        loss: Any = model(torch.randn(batch, width)).pow(2).mean()
-        loss.backward()
-        optimizer.step()
-        return time.perf_counter() - began_s
-
+    model = DistributedDataParallel(_blocks.square_layers(width))
+    optimizer, step = _blocks.training(model, width)
     batch = _blocks.batch_for(step, STEP_S)
     agent = attach(model, optimizer, name="replicas")
     _blocks.settle(step, batch)
