@@ -29,6 +29,9 @@ from rankscope.tui.text.output import complain
 POLL_S = 0.05
 FINAL_WORD_S = 6.0
 """How long the hub may take to have the final state, a restart of it included."""
+VERDICT_S = 1.5
+"""How long after the end of a run that failed its cause is waited for: the finding of an end that a
+collective may have brought about is a moment late, and so may a sentinel's word be."""
 
 
 def say(text: str) -> None:
@@ -241,14 +244,24 @@ class Session:
                         raise
 
     def _final_status(self, deadline: float) -> Status | None:
+        verdict_by = time.monotonic() + VERDICT_S
         with HubClient(self.endpoint, self.directory.read_key("operator")) as client:
             while True:
                 self.supervisor.poll(time.monotonic())
                 body = client.ask("status", timeout_s=max(0.1, deadline - time.monotonic())).body
                 assert isinstance(body, Status)
-                if body.state in ENDED_STATES or time.monotonic() > deadline:
+                now = time.monotonic()
+                if now > deadline:
+                    return body
+                if body.state in ENDED_STATES and (now > verdict_by or not _cause_missing(body)):
                     return body
                 time.sleep(POLL_S)
+
+
+def _cause_missing(status: Status) -> bool:
+    """Whether a run failed and nothing found so far says why: a straggler is no reason to end."""
+    told = any(f.severity == "critical" or f.kind == "rank-dead" for f in status.findings)
+    return status.state == "failed" and not told
 
 
 def _remove(home: Path, directory: rundir.RunDirectory) -> None:
