@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from rankscope.agent import switch
 from rankscope.agent.probes import catalogue
 from rankscope.agent.probes.batches import timed
-from rankscope.agent.probes.gradnorm import Pace, local_norm
+from rankscope.agent.probes.gradnorm import local_norm
 from rankscope.protocol.messages import Phase, StepRecord
 from support.observed import Observed, observed
 
@@ -535,18 +535,3 @@ def test_records_of_the_wire_are_what_comes_out() -> None:
     overhead_s = seen.digest.overhead_s()
     assert overhead_s is not None
     assert overhead_s > 0
-
-
-@pytest.mark.parametrize(
-    ("cost_s", "step_s", "every"),
-    [(0.0001, 0.001, 1), (0.0002, 0.2, 1), (0.0003, 0.2, 2), (0.0012, 0.2, 8), (1.0, 0.2, 16)],
-)
-def test_a_dear_norm_is_computed_less_often(cost_s: float, step_s: float, every: int) -> None:
-    """The norm keeps to its share of the step, at steps that all ranks have in common."""
-    pace = Pace()
-    found, now, step = 1, 0.0, 0
-    for _ in range(8):
-        step += found
-        now += found * step_s
-        found = pace.after(step, now, cost_s)
-    assert found == every

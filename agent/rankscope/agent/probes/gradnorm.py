@@ -10,15 +10,15 @@ gradient that R ranks hold alike goes in with weight 1/R then.
 import functools
 import math
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterable
-from statistics import median
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 
 from rankscope.agent.probes.base import Probe
 from rankscope.agent.probes.loss import Scalar
+from rankscope.agent.probes.pace import Pace
 from rankscope.agent.tracing import recorded
 
 COST_SHARE = 0.001
@@ -43,8 +43,9 @@ class GradNormProbe(Probe):
         super().__init__(observer)
         self.found: GradNorm | None = None
         self._steps = 0
-        self._every = 1
-        self._pace = Pace()
+        # Intervals are counted from the first step, so that ranks with different costs still have
+        # steps in common, which the hub needs to combine shards.
+        self._pace = Pace(share=COST_SHARE, free_s=FREE_S, max_every=MAX_EVERY)
         self._clips: list[tuple[Any, str, Any, Any]] = []
         observer.update_begins.append((self, self.on_step))
 
@@ -64,6 +65,7 @@ class GradNormProbe(Probe):
             if getattr(place, name) is wrapper:
                 setattr(place, name, original)
         self._clips.clear()
+        self._pace.rest()
 
     def on_clipped(self, now: float, total_norm: Any, args: Any, kwargs: Any) -> None:
         """``clip_grad_norm_(parameters, max_norm, norm_type)`` returned ``total_norm``."""
@@ -75,7 +77,7 @@ class GradNormProbe(Probe):
     def on_step(self, now: float, optimizer: Any, args: Any, kwargs: Any) -> None:
         """The optimizer is about to use its gradients."""
         self._steps += 1
-        if self.found is not None or self._steps % self._every or recorded():
+        if self.found is not None or not self._pace.due(self._steps) or recorded():
             return
         self.found = local_norm(
             parameter.grad
@@ -85,42 +87,12 @@ class GradNormProbe(Probe):
         )
         cost_s = time.monotonic() - now
         self.observer.kernel_s += cost_s
-        self._every = self._pace.after(self._steps, now, cost_s)
+        self._pace.took(self._steps, now, cost_s)
 
     def take(self) -> GradNorm | None:
         """The step's norm, and a clean slate."""
         found, self.found = self.found, None
         return found
-
-
-class Pace:
-    """How often the norm is computed: its cost stays within a share of the step. Pure.
-
-    On a CPU the kernel has to read every gradient from memory. Intervals are powers of two and
-    counted from the first step, so that ranks with different costs still have steps in common,
-    which the hub needs to combine shards.
-    """
-
-    def __init__(self) -> None:
-        self._last: tuple[int, float] | None = None
-        self._costs_s: deque[float] = deque(maxlen=5)
-        self._steps_s: deque[float] = deque(maxlen=5)
-
-    def after(self, step: int, now: float, cost_s: float) -> int:
-        """The interval from here on, after the norm at ``step`` (at ``now``) took ``cost_s``."""
-        if self._last is not None:
-            before, then = self._last
-            self._steps_s.append((now - then) / (step - before))
-        self._last = (step, now)
-        self._costs_s.append(cost_s)
-        if len(self._steps_s) < 2:
-            return 1
-        # Medians: one rank stopped for a second, or one evaluation, must not change the pace.
-        cost_s, step_s = median(self._costs_s), median(self._steps_s)
-        every = 1
-        while every < MAX_EVERY and cost_s > FREE_S and cost_s > COST_SHARE * step_s * every:
-            every *= 2
-        return every
 
 
 def _wrap(original: Any, clipped: Any) -> Any:

@@ -65,6 +65,7 @@ class Gradients(Probe):
         self.places.clear()
         self.scalers.uninstall()
         self.units.uninstall()
+        self.ledger.turns.rest()
 
     def on_forward(self, place: "Place", now: float, model: Any, args: Any, kwargs: Any) -> None:
         if torch.is_grad_enabled():

@@ -9,7 +9,7 @@ weight is a sum over what flows back through its layer: a NaN in there is a NaN 
 
 from typing import Final
 
-from rankscope.agent.probes.numerics.pace import Pace
+from rankscope.agent.probes.pace import Pace
 
 SHARE: Final = 0.008
 """The share of a step's time that reading large gradients may take, on average."""
@@ -40,6 +40,11 @@ class Turns:
             self._pace.took(before, now_s, self.cost_s)
         self.cost_s = 0.0
         self.left_out = not self._pace.due(number)
+
+    def rest(self) -> None:
+        """Nothing is read for a while."""
+        self.cost_s = 0.0
+        self._pace.rest()
 
     def text(self) -> str:
         """Empty when all are read at every step."""

@@ -73,6 +73,7 @@ class Forward(Probe):
         for model in self.models:
             model.remove()
         self.models.clear()
+        self.device.rest()
 
     def on_backward_begin(self, now: float, tensors: Any, args: Any, kwargs: Any) -> None:
         """Before the backward frees what was kept: in a few steps it is learned what is usual."""

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from rankscope.agent import events
 from rankscope.agent.probes.numerics.later import Later
-from rankscope.agent.probes.numerics.pace import Pace
+from rankscope.agent.probes.pace import Pace
 from rankscope.protocol.messages import Sign, Stage
 
 SHARE = 0.005
@@ -58,6 +58,10 @@ class OnDevice:
         """In how many steps (stage, name, value) was bad and the losses were finite."""
         self.looking = False
         """Whether modules' outputs are looked at in this step."""
+
+    def rest(self) -> None:
+        """Nothing is looked at for a while."""
+        self._pace.rest()
 
     def begin(self) -> None:
         """A forward begins."""

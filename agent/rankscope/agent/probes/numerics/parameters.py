@@ -20,7 +20,7 @@ from rankscope.agent.probes.numerics import finite
 from rankscope.agent.probes.numerics.finite import Trouble
 from rankscope.agent.probes.numerics.named import Named
 from rankscope.agent.probes.numerics.ondevice import Look, OnDevice, capturing
-from rankscope.agent.probes.numerics.pace import Pace
+from rankscope.agent.probes.pace import Pace
 from rankscope.agent.tracing import recorded
 from rankscope.protocol.messages import Stage
 
@@ -54,6 +54,8 @@ class ParameterValues(Probe):
     def uninstall(self) -> None:
         self.named = Named()
         self._optimizers.clear()
+        self._pace.rest()
+        self._device.rest()
 
     def look(self) -> None:
         """Something is bad in the step in work: was a parameter so before, of what is kept here?"""

@@ -26,7 +26,7 @@ from rankscope.agent.probes.numerics.checksum import Summer
 from rankscope.agent.probes.numerics.later import Later
 from rankscope.agent.probes.numerics.layout import Layout, label, layout
 from rankscope.agent.probes.numerics.named import Named
-from rankscope.agent.probes.numerics.pace import Pace
+from rankscope.agent.probes.pace import Pace
 from rankscope.agent.tracing import recorded
 
 SHARE = 0.002
@@ -99,6 +99,9 @@ class Replicas(Probe):
         self._models.clear()
         self._names = ()
         self._last = self._altered = None
+        for pace in (self._pace, self._twice):
+            if pace is not None:
+                pace.rest()
 
     def on_update(self, now: float, optimizer: Any, args: Any, kwargs: Any) -> None:
         """An update is about to begin: are the bits those that the last one left?"""

@@ -20,11 +20,13 @@ class Pace:
         share: float,
         free_s: float,
         least_s: float = 0.0,
+        max_every: int = MAX_EVERY,
         typical: Callable[[Iterable[float]], float] = median,
     ) -> None:
         self.every = 1
         """At which steps it is due: those whose number this divides."""
         self._share, self._free_s, self._least_s = share, free_s, least_s
+        self._max_every = max_every
         self._typical = typical
         self._last: tuple[int, float] | None = None
         self._costs_s: deque[float] = deque(maxlen=5)
@@ -45,10 +47,14 @@ class Pace:
         # Medians: one rank stopped for a second, or one evaluation, must not change the pace.
         cost_s, step_s = self._typical(self._costs_s), median(self._steps_s)
         every = 1
-        while every < MAX_EVERY and not self._affordable(cost_s, step_s * every, every):
+        while every < self._max_every and not self._affordable(cost_s, step_s * every, every):
             every *= 2
         if every >= self.every or self._affordable(cost_s * 1.5, step_s * every, every):
             self.every = every  # more often again only with room to spare: it must not flutter
+
+    def rest(self) -> None:
+        """Nothing is looked at for a while: what lies between is no step's time."""
+        self._last = None
 
     def _affordable(self, cost_s: float, within_s: float, steps: int) -> bool:
         allowed_s = max(self._share * within_s, self._free_s * steps)

@@ -1,8 +1,12 @@
 """How often something is looked at whose cost must stay within a share of the step's time."""
 
+import gc
 import itertools
 
-from rankscope.agent.probes.numerics.pace import MAX_EVERY, Pace
+import torch
+
+from rankscope.agent.probes.pace import MAX_EVERY, Pace
+from support.observed import observed
 
 
 def settled(cost_s: float, step_s: float, *, least_s: float = 0.0, steps: int = 4000) -> int:
@@ -45,3 +49,31 @@ def test_one_hiccup_changes_nothing() -> None:
     for step in range(1, 30):
         pace.took(step, step * 0.1 + (5.0 if step > 15 else 0.0), 1.0 if step == 20 else 0.0001)
     assert pace.every == 1
+
+
+def test_a_rest_is_no_steps_time() -> None:
+    """What is dear stays as seldom as it was, however long nothing was observed between looks."""
+    pace = Pace(share=0.005, free_s=0.0003)
+    now = 0.0
+    for step in range(1, 400):
+        now += 0.1
+        if step % 9 == 0:
+            pace.rest()
+            now += 5.0
+        if pace.due(step):
+            pace.took(step, now, 0.0019)
+    assert pace.every == settled(0.0019, 0.1) == 4
+
+
+def test_every_pace_rests_while_nothing_is_observed() -> None:
+    """Whatever probe keeps it."""
+    others = {id(one) for one in gc.get_objects() if type(one) is Pace}
+    model = torch.nn.Linear(2, 2)
+    with observed((model, torch.optim.SGD(model.parameters(), lr=0.1))) as seen:
+        paces = [one for one in gc.get_objects() if type(one) is Pace and id(one) not in others]
+        assert len(paces) >= 5
+        for pace in paces:
+            pace._last = (1, 0.0)
+        seen.observer.uninstall()
+        assert [pace for pace in paces if pace._last is not None] == []
+        seen.observer.install()
