@@ -14,7 +14,8 @@ from rankscope.tui.feed.poller import Poller, Snapshot
 from support.scenes import SCENES
 from support.terminal import Terminal
 
-# A feed whose second snapshot nothing can draw, with a secret in the frames that fail.
+# A feed whose second snapshot nothing can draw, or is none at all, with a secret in the frames that
+# fail.
 BROKEN = """
 import sys
 from dataclasses import replace
@@ -35,7 +36,7 @@ class Feed:
         import time
         self.put(self.latest)
         time.sleep(1.5)
-        self.put(replace(self.latest, status=self))
+        self.put(self if sys.argv[2] == "taken" else replace(self.latest, status=self))
     def stop(self, timeout_s):
         pass
     def request_view(self, wanted):
@@ -66,13 +67,14 @@ def test_without_a_terminal_it_says_what_to_use_instead(monkeypatch: pytest.Monk
 
 
 @pytest.mark.processes
+@pytest.mark.parametrize("fails_when", ["drawn", "taken"])
 def test_its_own_fault_leaves_a_clean_terminal_and_a_crash_file_without_values(
-    tmp_path: Path,
+    tmp_path: Path, fails_when: str
 ) -> None:
     """One line, exit code 70, and a traceback in a private file that shows no local variable."""
     secret = "s3cr3t-key-material"
     tests = str(Path(__file__).resolve().parents[2])
-    command = [sys.executable, "-c", BROKEN, secret]
+    command = [sys.executable, "-c", BROKEN, secret, fails_when]
     env = {"TMPDIR": str(tmp_path), "PYTHONPATH": tests}
     with Terminal(command, columns=120, env=env) as terminal:
         terminal.wait_for("✓ healthy")

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 from textual.app import App, ComposeResult, SystemCommand
@@ -115,13 +116,13 @@ class Dashboard(TimeKeys, ControlKeys, ToolKeys, App[None]):
 
         def notify() -> None:
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._on_mail)
+                loop.call_soon_threadsafe(self._guarded, self._on_mail)
 
         self._notify = notify
 
         def hear(word: Word) -> None:
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._on_word, word)
+                loop.call_soon_threadsafe(self._guarded, partial(self._on_word, word))
 
         self._hear = hear
 
@@ -151,6 +152,14 @@ class Dashboard(TimeKeys, ControlKeys, ToolKeys, App[None]):
             self.crash = f"the dashboard failed: {type(error).__name__}: {error}{where}"
         self._leave(self._leaving.code or Exit.BUG)
         self._close_messages_no_wait()
+
+    def _guarded(self, news: Callable[[], None]) -> None:
+        """Call ``news`` from the loop itself, which would only log what it raises: the screen would
+        stand still for ever, and look alive."""
+        try:
+            news()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it ends the dashboard in words
+            self._handle_exception(error)
 
     def panic(self, *renderables: object) -> None:
         """The thread that reads keys failed: the terminal is gone."""

@@ -79,8 +79,9 @@ class Poller:
 
     def request_rank(self, rank: int | None) -> None:
         """Ask for this rank's details too, from now on; None for no rank."""
-        self._wanted_rank = rank
-        self._wake.set()
+        if rank != self._wanted_rank:
+            self._wanted_rank = rank
+            self._wake.set()
 
     def request_incidents(self, wanted: bool) -> None:
         """Ask for the incident log too, from now on."""
