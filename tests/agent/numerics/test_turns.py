@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import pytest
 import torch
 
 from rankscope.agent.probes.gradients.ledger import ARMED_STEPS
@@ -18,7 +19,7 @@ def settled(cost_s: float, step_s: float, steps: int = 400) -> Turns:
     for number in range(1, steps):
         turns.begin(number - 1, number, number * step_s)
         if not turns.left_out:
-            turns.cost_s = cost_s
+            turns.took(0, cost_s)
     return turns
 
 
@@ -39,8 +40,29 @@ def test_a_busy_machine_is_no_reason_to_read_less() -> None:
     turns = Turns()
     for number in range(1, 100):
         turns.begin(number - 1, number, number * 0.1)
-        turns.cost_s = 0.0003 if number % 4 == 0 else 0.02
+        turns.took(0, 0.0003 if number % 4 == 0 else 0.02)
         assert not turns.left_out
+
+
+@pytest.mark.parametrize("disturbed", [3, 2])
+def test_a_machine_that_is_busy_in_every_step_is_none_either(disturbed: int) -> None:
+    """Of each gradient the least counts that reading it takes, whichever the step."""
+    turns = Turns()
+    for number in range(1, 100):
+        turns.begin(number - 1, number, number * 0.5)
+        assert not turns.left_out
+        for gradient in range(30):
+            turns.took(gradient, 0.01 if (gradient + number) % disturbed else 0.00002)
+
+
+def test_what_is_dear_by_itself_is_not_taken_for_a_busy_machine() -> None:
+    """One short reading long ago is forgotten."""
+    turns = Turns()
+    for number in range(1, 1000):
+        turns.begin(number - 1, number, number * 0.1)
+        if not turns.left_out:
+            turns.took(0, 0.0001 if number == 1 else 0.005)
+    assert turns.every == 8
 
 
 class Trained:

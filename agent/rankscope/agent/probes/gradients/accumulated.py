@@ -154,7 +154,7 @@ class Accumulated:
                 raise
             self._fault(error)
         took_s = _clock() - began
-        self.ledger.turns.cost_s += took_s
+        self.ledger.turns.took(index, took_s)
         self.probe.observer.kernel_s += took_s
 
     def _may_leave_out(self) -> bool:
@@ -243,7 +243,9 @@ class Accumulated:
         if _task() != self._now[0]:
             self._begin()
         large = any(gradient.numel() > SMALL for gradient in gradients)
+        first = indices[0] if large else -1
         if large and self._leaves_out and self._may_leave_out():
+            large = False
             kept = [at for at, gradient in enumerate(gradients) if gradient.numel() <= SMALL]
             indices, gradients = [indices[at] for at in kept], [gradients[at] for at in kept]
         if not self._skips and gradients:
@@ -251,7 +253,7 @@ class Accumulated:
         took_s = _clock() - began
         self.probe.observer.kernel_s += took_s
         if large:
-            self.ledger.turns.cost_s += took_s
+            self.ledger.turns.took(first, took_s)
 
     def _fault(self, error: Exception) -> None:
         self._drop()

@@ -17,22 +17,38 @@ SHARE: Final = 0.008
 FREE_S: Final = 0.0005
 """Reading that takes less is done at every step."""
 
+FORGETS: Final = 1.02
+"""By so much the least that a reading ever took grows with each further one."""
+
 
 class Turns:
     """Of one process. A step is the number of its note."""
 
     def __init__(self) -> None:
         self.cost_s = 0.0
-        """What reading has taken in the step in work; added to by whoever reads."""
+        """What reading takes in the step in work, of what was read so far."""
         self.left_out = False
         """Whether large gradients are left out in the step in work, unless something is wrong."""
-        # The least of the newest costs: what a busy machine adds is none of reading's.
+        # The least of the newest costs: what a busy machine adds is none of reading's. On a very
+        # busy one something is added in every step, but not to every reading of a gradient.
         self._pace = Pace(share=SHARE, free_s=FREE_S, typical=min)
+        self._least_s: dict[int, float] = {}
 
     @property
     def every(self) -> int:
         """Large gradients are read at steps that this divides."""
         return self._pace.every
+
+    def took(self, index: int, took_s: float) -> None:
+        """Reading the gradient ``index`` (or those from it on that are read with it) took so long.
+
+        What counts is the least that it takes, now or before.
+        """
+        least_s = self._least_s.get(index, took_s) * FORGETS
+        if took_s < least_s:
+            least_s = took_s
+        self._least_s[index] = least_s
+        self.cost_s += least_s
 
     def begin(self, before: int, number: int, now_s: float) -> None:
         """Step ``number`` begins, after ``before``."""
