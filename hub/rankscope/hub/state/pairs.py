@@ -31,6 +31,11 @@ class Pairs:
         self.count = 0
         self.rows: dict[int, dict[str, int]] = {}
         """The row of a rank in a group, by rank and the group's name."""
+        self.names: dict[str, int] = {}
+        """Numbers the names of groups in the order in which they came."""
+        self.rank: Integers = np.zeros(0, dtype=np.int64)
+        self.name: Integers = np.zeros(0, dtype=np.int64)
+        """The rank and the number of the name of each row."""
         self.entered: Integers = np.zeros(0, dtype=np.int64)
         self.completed: Integers = np.zeros(0, dtype=np.int64)
         self._cells = _cells(self.entered, self.completed)
@@ -64,6 +69,8 @@ class Pairs:
             self.version += 1
             if row >= len(self.entered):
                 self._grow()
+            self.rank[row] = rank
+            self.name[row] = self.names.setdefault(name, len(self.names))
             self._cells[1][row] = max(0, completed)
         elif entered < self._cells[0][row]:
             self._cells[1][row] = max(0, completed)  # another group of the same name
@@ -73,7 +80,7 @@ class Pairs:
 
     def _grow(self) -> None:
         size = max(MIN_ROWS, 2 * len(self.entered))
-        for name in ("entered", "completed"):
+        for name in ("rank", "name", "entered", "completed"):
             grown = np.zeros(size, dtype=np.int64)
             old = getattr(self, name)
             grown[: len(old)] = old

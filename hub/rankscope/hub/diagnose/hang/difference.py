@@ -71,7 +71,8 @@ class Difference:
         return [*lines, self.why]
 
 
-Windows = list[tuple[int, Window]]
+Alike = list[tuple[Window, list[int]]]
+"""Stretches of a group's collectives that differ, and the ranks that did each of them."""
 
 
 def first_difference(state: RunState, group: GroupRows) -> Difference | None:
@@ -92,34 +93,53 @@ def first_difference(state: RunState, group: GroupRows) -> Difference | None:
 
 
 def _find(state: RunState, group: GroupRows) -> Difference | None:
-    told = state.operations.windows
-    windows: Windows = [
-        (rank, window)
-        for rank in group.ranks.tolist()
-        if rank in told and (window := told[rank].get(group.name)) and window.signatures
-    ]
+    windows = _windows(state, group)
     if len(windows) < 2:
         return None
+    alike = _alike(windows)
     torchs = state.operations.torchs()
     lawful: set[frozenset[int]] = set()
-    for seq in _candidates(windows):
+    for seq in _candidates([window for window, _ in alike]):
         camps: dict[int, list[int]] = {}
-        for rank, window in windows:
+        for window, ranks in alike:
             index = window.at(seq)
             if index != UNKNOWN:
-                camps.setdefault(index, []).append(rank)
+                camps.setdefault(index, []).extend(ranks)
         if torchs in camps:
             camps = _by_caller(state, group, seq, camps, torchs)
         if len(camps) > MAX_CAMPS:
             camps = _by_name(state, camps)
         if len(camps) > 1 and frozenset(camps) not in lawful:
-            found = _judge(state, group, seq, camps)
+            found = _judge(state, group, seq, camps, windows)
             if found is not None:
                 return found
             lawful.add(frozenset(camps))
             if len(lawful) >= MAX_LAWFUL:
                 break
     return None
+
+
+def _windows(state: RunState, group: GroupRows) -> dict[int, Window]:
+    """What each rank told of the group."""
+    told, name = state.operations.windows, group.name
+    return {
+        rank: window
+        for rank in group.ranks.tolist()
+        if rank in told and (window := told[rank].get(name)) and window.signatures
+    }
+
+
+def _alike(windows: dict[int, Window]) -> Alike:
+    """Most of thousands of ranks did the same: that is looked at once."""
+    found: dict[tuple[int, tuple[int, ...]], tuple[Window, list[int]]] = {}
+    for rank, window in windows.items():
+        key = (window.first, tuple(window.signatures))
+        known = found.get(key)
+        if known is None:
+            found[key] = (window, [rank])
+        else:
+            known[1].append(rank)
+    return list(found.values())
 
 
 def _by_name(state: RunState, camps: dict[int, list[int]]) -> dict[int, list[int]]:
@@ -133,13 +153,13 @@ def _by_name(state: RunState, camps: dict[int, list[int]]) -> dict[int, list[int
     return named
 
 
-def _candidates(windows: Windows) -> Iterable[int]:
+def _candidates(windows: Sequence[Window]) -> Iterable[int]:
     """Numbers at which some may differ, ascending."""
-    ends = [window.first + len(window.signatures) for _, window in windows]
-    low = max(window.first for _, window in windows)
+    ends = [window.end for window in windows]
+    low = max(window.first for window in windows)
     high = min(ends)
     distinct: list[list[int]] = []
-    for _, window in windows:
+    for window in windows:
         stretch = window.signatures[low - window.first : high - window.first]
         if stretch not in distinct:
             distinct.append(stretch)
@@ -215,7 +235,11 @@ def _by_trainer(state: RunState, rank: int) -> Signature | None:
 
 
 def _judge(
-    state: RunState, group: GroupRows, seq: int, camps: dict[int, list[int]]
+    state: RunState,
+    group: GroupRows,
+    seq: int,
+    camps: dict[int, list[int]],
+    windows: dict[int, Window],
 ) -> Difference | None:
     values = state.operations.signatures.values
     usual = {index: _as_usual(state, group, seq, ranks) for index, ranks in camps.items()}
@@ -232,7 +256,7 @@ def _judge(
     called_s = [
         window.called_s
         for rank in (*ranks, *camps[normal])
-        if (window := state.operations.window(rank, group.name)) and window.end == seq + 1
+        if (window := windows[rank]).first + len(window.signatures) == seq + 1
     ]
     return Difference(
         group=group,

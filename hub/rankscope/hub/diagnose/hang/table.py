@@ -129,43 +129,65 @@ def table(state: RunState) -> Table:
 
 
 def _shape(state: RunState) -> Shape:
-    words = state.words
-    groups = words.group_table.values
+    pairs, table = state.progress.pairs, state.words.group_table.values
     size = state.size()
-    keys: dict[tuple[int, ...], dict[str, int]] = {}
-    members: dict[int | str, dict[int, int]] = {}
-    for rank, rows in state.progress.pairs.rows.items():
-        if rank >= size:
-            continue
-        indices = words.groups.get(rank, ())
-        by_name = keys.get(indices)
-        if by_name is None:
-            by_name = keys[indices] = {groups[i].name: i for i in indices if i >= 0}
-        for name, row in rows.items():
-            members.setdefault(by_name.get(name, name), {})[rank] = row
-    names, descriptions, counts = [], [], []
-    ranks: list[int] = []
-    places: list[int] = []
-    for key, found in members.items():
-        name, description = str(key), ""
-        if isinstance(key, int):
-            group = groups[key]
-            name, description = group.name, group.description
-            for rank in group.ranks:
-                if rank < size:
-                    found.setdefault(rank, NO_ROW)
-        if len(found) < 2 or name.startswith(OWN):
-            continue
-        names.append(name)
-        descriptions.append(description)
-        counts.append(len(found))
-        ordered = sorted(found)
-        ranks += ordered
-        places += [found[rank] for rank in ordered]
+    rows = np.flatnonzero(pairs.rank[: pairs.count] < size)
+    ranks = pairs.rank[rows]
+    found, of_row = _groups_of(state, size, rows, ranks)
+    listed = [
+        (index, np.array([r for r in table[key].ranks if r < size], dtype=np.int64))
+        for index, key in enumerate(found)
+        if isinstance(key, int)
+    ]
+    groups = np.concatenate([of_row, *(np.full(len(own), index) for index, own in listed)])
+    ranks = np.concatenate([ranks, *(own for _, own in listed)])
+    rows = np.concatenate([rows, np.full(len(groups) - len(rows), NO_ROW)])
+    order = np.lexsort((-rows, ranks, groups))  # a member that has told something comes first
+    groups, ranks, rows = groups[order], ranks[order], rows[order]
+    first = np.ones(len(groups), dtype=np.bool_)
+    first[1:] = (groups[1:] != groups[:-1]) | (ranks[1:] != ranks[:-1])
+    told_of = [
+        (table[key].name, table[key].description) if isinstance(key, int) else (key, "")
+        for key in found
+    ]
+    counts = np.bincount(groups[first], minlength=len(found))
+    ours = np.array([name.startswith(OWN) for name, _ in told_of], dtype=np.bool_)
+    kept = (counts >= 2) & ~ours
+    first &= kept[groups]
     return Shape(
-        names,
-        descriptions,
-        np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64),
-        np.array(ranks, dtype=np.int64),
-        np.array(places, dtype=np.int64),
+        [name for (name, _), keep in zip(told_of, kept, strict=True) if keep],
+        [description for (_, description), keep in zip(told_of, kept, strict=True) if keep],
+        np.concatenate([[0], np.cumsum(counts[kept])]).astype(np.int64),
+        ranks[first],
+        rows[first],
     )
+
+
+def _groups_of(
+    state: RunState, size: int, rows: Integers, ranks: Integers
+) -> tuple[list[int | str], Integers]:
+    """The groups that any row is of, and the one of each of ``rows``.
+
+    A group is an index into the table of groups, or a name for one that its ranks did not list.
+    Ranks that list the same groups under the same name mean the same: each is looked at once.
+    """
+    pairs, listed = state.progress.pairs, state.words.groups
+    table = state.words.group_table.values
+    lists: dict[tuple[int, ...], int] = {}
+    list_of = np.fromiter(
+        (lists.setdefault(listed.get(rank, ()), len(lists)) for rank in range(size)),
+        dtype=np.int64,
+        count=size,
+    )
+    by_name = [{table[i].name: i for i in indices if i >= 0} for indices in lists]
+    names = list(pairs.names)
+    codes, first, code_of = np.unique(
+        list_of[ranks] * len(names) + pairs.name[rows], return_index=True, return_inverse=True
+    )
+    found: dict[int | str, int] = {}
+    index_of = np.zeros(len(codes), dtype=np.int64)
+    for place in np.argsort(first).tolist():
+        which, name = divmod(int(codes[place]), len(names))
+        key = by_name[which].get(names[name], names[name])
+        index_of[place] = found.setdefault(key, len(found))
+    return list(found), index_of[code_of]
