@@ -1,8 +1,10 @@
 """The process that writes a rank's file, and what happens when it cannot."""
 
+import mmap
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 import zlib
@@ -12,11 +14,14 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rankscope.agent.checkpoint import hands
+from rankscope.agent.checkpoint import hands, scribe, writing
 from rankscope.agent.checkpoint.hands import Inside, Outside, Span
 from rankscope.agent.checkpoint.job import in_words
-from rankscope.agent.checkpoint.staging import Buffer
+from rankscope.agent.checkpoint.plan import plan
+from rankscope.agent.checkpoint.staging import Buffer, Stager
 
 pytestmark = pytest.mark.processes
 
@@ -202,6 +207,49 @@ def test_the_process_ends_with_the_rank(buffer: Buffer, target: int) -> None:
         while process.poll() is None:
             assert time.monotonic() < deadline
             time.sleep(0.02)
+
+
+@given(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3 * 4096 + 5), st.booleans())
+def test_whatever_begins_and_ends_where_it_gets_to_its_place(
+    begin_at: int, file_at: int, size: int, paged: bool
+) -> None:
+    """Where the disk could take it from memory itself, and where it could not; what is around it in
+    the file stays."""
+    begin, at = (begin_at * 4096, file_at * 4096) if paged else (begin_at * 1000, file_at * 1001)
+    with mmap.mmap(-1, 8 * 4096) as memory, tempfile.TemporaryFile() as file:
+        memory[:] = bytes(number * 7 % 251 for number in range(len(memory)))
+        file.write(b"\xff" * (8 * 4096))
+        file.flush()
+        view = memoryview(memory)
+        scribe.File(file.fileno()).put(view[begin : begin + size], at, begin)
+        found = os.pread(file.fileno(), 8 * 4096, 0)
+        assert found[at : at + size] == view[begin : begin + size]
+        assert set(found[:at] + found[at + size :]) <= {0xFF}
+        view.release()
+
+
+def test_a_file_that_is_not_to_be_written_past_the_cache_is_written_all_the_same(
+    target: int,
+) -> None:
+    """Some systems open it so and then refuse, which is no fault of the disk."""
+    with mmap.mmap(-1, 3 * 4096) as memory:
+        memory[:] = bytes(number * 7 % 251 for number in range(len(memory)))
+        view = memoryview(memory)
+        # Said to begin at a page, and does not: what the system says to that is EINVAL.
+        scribe.File(target).put(view[1 : 1 + 8192], 0, 0)
+        assert os.pread(target, 8192, 0) == view[1 : 1 + 8192]
+        view.release()
+
+
+def test_large_tensors_lie_so_that_the_disk_can_take_them_from_memory() -> None:
+    """In the copy and in the file; small ones take no room for it."""
+    tensors = {f"t{size}": torch.zeros(size) for size in (7, 100, 1 << 18, (1 << 18) + 1, 1 << 19)}
+    staged = Stager().stage(plan(tensors, (), 0, 1))
+    spans = {entry.span.size_bytes: entry.span for entry in writing.laid_out(staged.copies)}
+    for size, span in spans.items():
+        large = size >= 1 << 20
+        assert (span.begin % 4096 == 0 and span.at % 4096 == 0) or not large
+    assert staged.copies[-1].end < staged.size_bytes + 4 * 4096
 
 
 def test_a_small_state_needs_no_other_process() -> None:

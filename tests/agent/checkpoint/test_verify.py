@@ -15,7 +15,7 @@ from torch import nn
 from torch.distributed.checkpoint.state_dict import get_model_state_dict
 
 from rankscope.agent.checkpoint import Checkpointer
-from rankscope.agent.checkpoint.envelope import envelope
+from rankscope.agent.checkpoint.envelope import aligned, envelope
 from rankscope.protocol import checkpoints
 from rankscope.protocol.exits import UserError
 
@@ -53,6 +53,20 @@ def test_an_entry_is_what_torch_load_reads(dtype: torch.dtype, shape: tuple[int,
     again = loaded.reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
     assert again == raw
     assert "archive/data/0" in zipfile.ZipFile(entry).namelist()
+
+
+@pytest.mark.parametrize("at", [0, 1, 3700, 4095, 4096, 12345])
+def test_data_that_begin_at_a_page_of_the_file_are_what_torch_load_reads(at: int) -> None:
+    """Wherever the entry begins; what fills the room before them belongs to the entry."""
+    for rows in range(1, 40):  # the room is of every size, those that are too small for it, too
+        tensor = torch.arange(rows, dtype=torch.int16)
+        raw = tensor.numpy().tobytes()
+        before, after = aligned(torch.int16, (rows,), len(raw), at, 64)
+        assert (at + len(before)) % 64 == 0
+        entry = io.BytesIO(before + raw + after)
+        assert torch.equal(torch.load(entry, weights_only=True), tensor)
+        assert zipfile.ZipFile(entry).testzip() == "archive/data/0"  # has no checksum of its own
+        at += 1
 
 
 def test_dcp_itself_reads_a_checkpoint(saved: Path) -> None:

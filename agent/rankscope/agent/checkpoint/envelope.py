@@ -40,15 +40,31 @@ _STORAGES: dict[torch.dtype, str] = {
 _LOCAL = struct.Struct("<4s5H3I2H")
 _CENTRAL = struct.Struct("<4s6H3I5H2I")
 _END = struct.Struct("<4s4H2IH")
+_EXTRA = struct.Struct("<2sH")
 _VERSION, _DATE = 20, 0x21  # the first day the format knows: equal tensors make equal entries
 
 
+def aligned(
+    dtype: torch.dtype, shape: tuple[int, ...], data_bytes: int, at: int, alignment: int
+) -> tuple[bytes, bytes]:
+    """The envelope of an entry that begins at ``at`` in its file, and whose data begin at a
+    multiple of ``alignment`` (bytes) there."""
+    before, _ = envelope(dtype, shape, data_bytes)
+    padding = -(at + len(before)) % alignment
+    if 0 < padding < _EXTRA.size:
+        padding += alignment
+    return envelope(dtype, shape, data_bytes, padding)
+
+
 @lru_cache(maxsize=4096)
-def envelope(dtype: torch.dtype, shape: tuple[int, ...], data_bytes: int) -> tuple[bytes, bytes]:
+def envelope(
+    dtype: torch.dtype, shape: tuple[int, ...], data_bytes: int, padding: int = 0
+) -> tuple[bytes, bytes]:
     """What stands before and after ``data_bytes`` bytes of a contiguous tensor.
 
     The archive's own checksum of the data is left at 0, which torch does not look at (and writes
-    itself when told to save time): the manifest has one.
+    itself when told to save time): the manifest has one. Before the data are ``padding`` bytes
+    more, 0 or at least 4, in an extra field such as torch's own writer makes to align them.
     """
     records = (
         ("data.pkl", _description(dtype, shape)),
@@ -65,17 +81,18 @@ def envelope(dtype: torch.dtype, shape: tuple[int, ...], data_bytes: int) -> tup
         directory.append(_central(name, crc32, size, len(before)))
         before += _local(name, crc32, size) + content
     directory.append(_central("data/0", 0, data_bytes, len(before)))
-    before += _local("data/0", 0, data_bytes)
+    before += _local("data/0", 0, data_bytes, padding)
     central = b"".join(directory)
     count, at = len(directory), len(before) + data_bytes
     end = _END.pack(b"PK\5\6", 0, 0, count, count, len(central), at, 0)
     return bytes(before), central + end
 
 
-def _local(name: str, crc32: int, size: int) -> bytes:
+def _local(name: str, crc32: int, size: int, padding: int = 0) -> bytes:
     path = f"archive/{name}".encode()
-    head = _LOCAL.pack(b"PK\3\4", _VERSION, 0, 0, 0, _DATE, crc32, size, size, len(path), 0)
-    return head + path
+    head = _LOCAL.pack(b"PK\3\4", _VERSION, 0, 0, 0, _DATE, crc32, size, size, len(path), padding)
+    extra = padding - _EXTRA.size
+    return head + path + (_EXTRA.pack(b"FB", extra) + bytes(extra) if padding else b"")
 
 
 def _central(name: str, crc32: int, size: int, at: int) -> bytes:

@@ -14,6 +14,11 @@ from torch import Tensor
 from rankscope.agent.checkpoint.plan import Piece
 
 ALIGNMENT = 64
+PAGE_BYTES = 4096
+"""What a disk can read from memory by itself begins at a multiple of it, there and in the file."""
+
+PAGED_BYTES = 1 << 20
+"""From this size on a piece begins at a page."""
 
 
 class Copied(NamedTuple):
@@ -89,7 +94,8 @@ class Stager:
         copies, end = [], 0
         on_device = any(piece.source.is_cuda for piece in pieces)
         for piece in pieces:
-            begin = -(-end // ALIGNMENT) * ALIGNMENT
+            alignment = PAGE_BYTES if piece.data_bytes >= PAGED_BYTES else ALIGNMENT
+            begin = -(-end // alignment) * alignment
             end = begin + piece.data_bytes
             copies.append(
                 Copied(

@@ -6,14 +6,14 @@ import os
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from rankscope.agent.checkpoint.envelope import envelope
+from rankscope.agent.checkpoint.envelope import aligned
 from rankscope.agent.checkpoint.gather import CannotSave
 from rankscope.agent.checkpoint.hands import Hand, Span
-from rankscope.agent.checkpoint.staging import Copied
+from rankscope.agent.checkpoint.staging import PAGE_BYTES, PAGED_BYTES, Copied
 from rankscope.protocol.manifest import Chunk, FileEntry, Place, TensorEntry
 
 
@@ -44,33 +44,28 @@ def write(
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     descriptor = os.open(folder / name, flags, 0o666)
     try:
-        reserve(descriptor, size_of(copies, objects))
-        spans, ends, arounds, at = [], [], [], 0
-        for copy in copies:
-            size_bytes = copy.end - copy.begin
-            before, after = envelope(copy.dtype, copy.lengths, size_bytes)
-            span = Span(copy.begin, size_bytes, at + len(before))
-            put(descriptor, before, at)
-            put(descriptor, after, span.at + size_bytes)
-            spans.append(span)
-            arounds.append(zlib.crc32(after, zlib.crc32(before)))
-            at = span.at + size_bytes + len(after)
-            ends.append(at)
+        entries = laid_out(copies)
+        at = entries[-1].end if entries else 0
+        reserve(descriptor, at + sum(map(len, objects.values())))
+        for entry in entries:
+            put(descriptor, entry.before, entry.begin)
+            put(descriptor, entry.after, entry.span.at + entry.span.size_bytes)
         for key, content in objects.items():
             put(descriptor, content, at)
             crc32 = zlib.crc32(content)
             written.objects[key] = Place(name, at, len(content), at, len(content), crc32, 0)
             at += len(content)
-        crc32s = hand.write(descriptor, spans, advance)
-        begins = [0, *ends][: len(ends)]
-        for copy, span, begin, end, crc32, around in zip(
-            copies, spans, begins, ends, crc32s, arounds, strict=True
-        ):
-            place = Place(name, begin, end - begin, span.at, span.size_bytes, crc32, around)
-            entry = written.tensors.setdefault(
+        crc32s = hand.write(descriptor, [entry.span for entry in entries], advance)
+        for copy, entry, crc32 in zip(copies, entries, crc32s, strict=True):
+            around = zlib.crc32(entry.after, zlib.crc32(entry.before))
+            length = entry.end - entry.begin
+            place = Place(
+                name, entry.begin, length, entry.span.at, entry.span.size_bytes, crc32, around
+            )
+            tensor = written.tensors.setdefault(
                 copy.name, TensorEntry(dtype_name(copy.dtype), copy.shape, [])
             )
-            entry.chunks.append(Chunk(copy.offsets, copy.lengths, place))
+            tensor.chunks.append(Chunk(copy.offsets, copy.lengths, place))
         written.file.size_bytes = at
     finally:
         os.close(descriptor)
@@ -88,13 +83,31 @@ def write_small(folder: Path, name: str, content: bytes) -> None:
         os.close(descriptor)
 
 
-def size_of(copies: list[Copied], objects: Mapping[str, bytes]) -> int:
-    """How long the file will be."""
-    size = sum(map(len, objects.values()))
+class Entry(NamedTuple):
+    """A piece as it lies in the file, from ``begin`` to ``end``: ``span`` between its envelope."""
+
+    begin: int
+    before: bytes
+    span: Span
+    after: bytes
+
+    @property
+    def end(self) -> int:
+        return self.span.at + self.span.size_bytes + len(self.after)
+
+
+def laid_out(copies: list[Copied]) -> list[Entry]:
+    """The pieces one behind the other; the data of large ones at the beginning of a page, so that
+    the disk can take them without a copy."""
+    found: list[Entry] = []
     for copy in copies:
-        before, after = envelope(copy.dtype, copy.lengths, copy.end - copy.begin)
-        size += len(before) + copy.end - copy.begin + len(after)
-    return size
+        begin = found[-1].end if found else 0
+        size_bytes = copy.end - copy.begin
+        alignment = PAGE_BYTES if size_bytes >= PAGED_BYTES else 1
+        before, after = aligned(copy.dtype, copy.lengths, size_bytes, begin, alignment)
+        span = Span(copy.begin, size_bytes, begin + len(before))
+        found.append(Entry(begin, before, span, after))
+    return found
 
 
 def reserve(descriptor: int, size_bytes: int) -> None:
