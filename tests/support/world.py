@@ -173,7 +173,7 @@ class World:
                     1 << 20,
                 )
                 for sim in self.ranks.values()
-                if sim.host == host and sim.state != "ended"
+                if sim.host == host
             ),
         )
 

@@ -4,7 +4,7 @@ import pytest
 
 from rankscope.protocol import messages as m
 from rankscope.protocol.shapes import Finding
-from support.collectives import BUCKET, TOKENS, Job, operations
+from support.collectives import BUCKET, TOKENS, Call, Job, operations
 from support.world import World
 
 GATHER = "all_gather [32] float32"
@@ -361,6 +361,63 @@ def test_a_rank_that_aborts_by_itself_has_died() -> None:
     job.operations(0, "raised")
     job.world.now_s += 1.0
     assert (only(job).kind, only(job).ranks) == ("rank-dead", [1])
+
+
+def aborted(*, box: bool) -> Job:
+    """Rank 1 aborts and rank 0 feels it and tells all; ``box``: it comes what rank 1 left."""
+    job = training(ranks=2)
+    job.enters(TOKENS, ranks=(0,)).hang(0.25)
+    job.world.kill(1, signal=6)
+    job.world.raises(0, "RuntimeError", from_peer=True, message="gloo: Connection reset by peer")
+    job.operations(0, "raised")
+    own = [call for call in job.calls[1] if call[2] == TOKENS]
+    if box:
+        left_behind(job, 1, own)
+    return job
+
+
+def left_behind(job: Job, rank: int, calls: list[Call]) -> None:
+    """The sentinel tells what it found of a rank that has ended."""
+    job.world.from_node(
+        "node-0",
+        m.ForeignStacks,
+        attempt=0,
+        rank=rank,
+        pid=1000 + rank,
+        threads=(),
+        native=False,
+        operations=operations(calls, {}, job.world.now_s),
+    )
+
+
+def test_an_abort_is_told_as_soon_as_everybody_has_said_what_he_did() -> None:
+    """No time has to go by when nothing more can be learned."""
+    found = only(aborted(box=True))
+    assert (found.kind, found.ranks, found.victims) == ("rank-dead", [1], [0])
+
+
+def test_an_abort_is_kept_back_while_somebody_may_still_tell() -> None:
+    """What the dead rank left may yet explain it; and then for a second at most."""
+    job = aborted(box=False)
+    assert job.world.findings() == []
+    job.world.now_s += 1.0
+    assert (only(job).kind, only(job).ranks) == ("rank-dead", [1])
+
+
+def test_nothing_is_awaited_of_a_rank_that_left_nothing() -> None:
+    """Its sentinel, which would have sent it before, reports again."""
+    job = aborted(box=False)
+    assert job.world.findings() == []
+    job.world.report("node-0")
+    assert (only(job).kind, only(job).ranks) == ("rank-dead", [1])
+
+
+def test_what_was_told_before_the_abort_says_nothing_of_it() -> None:
+    """Ranks that were asked earlier, to learn their ways, have not told what they did now."""
+    job = training(ranks=2)
+    job.operations(0).operations(1).enters(TOKENS, ranks=(0,)).hang(0.25)
+    job.world.kill(1, signal=6)
+    assert job.world.findings() == []
 
 
 def test_collectives_that_a_sentinel_finds_of_a_dead_rank_count() -> None:

@@ -5,6 +5,8 @@ explains is no finding of its own. Then who held its interpreter, who did someth
 was over, who is somewhere else, who waits in a circle, and only then the fabric.
 """
 
+import math
+
 import numpy as np
 
 from rankscope.hub.diagnose.collective_mismatch import (
@@ -15,9 +17,9 @@ from rankscope.hub.diagnose.collective_mismatch import (
 from rankscope.hub.diagnose.collective_stuck import collective_stuck
 from rankscope.hub.diagnose.gil_held import gil_held
 from rankscope.hub.diagnose.group_deadlock import group_deadlock
-from rankscope.hub.diagnose.hang.broken import failed_ranks
+from rankscope.hub.diagnose.hang.broken import broke_s, failed_ranks
 from rankscope.hub.diagnose.hang.scene import Scene, look
-from rankscope.hub.diagnose.hang.table import table
+from rankscope.hub.diagnose.hang.table import GroupRows, table
 from rankscope.hub.diagnose.loader_stalled import loader_stalled
 from rankscope.hub.diagnose.missing_collective import missing_collective
 from rankscope.hub.diagnose.uneven_data import uneven_data
@@ -35,8 +37,8 @@ MAX_SAMPLE = 8
 """Ranks that wait are alike: a few of them are asked."""
 
 HELD_BACK_S = 0.8
-"""How long an end that a collective may have brought about is kept back, until the ranks have told
-what they did."""
+"""How long an end that a collective may have brought about is kept back, unless all ranks have told
+before what they did."""
 
 
 def hangs(state: RunState, known: list[Finding], now_s: float) -> list[Finding]:
@@ -100,7 +102,16 @@ def _too_early(state: RunState, finding: Finding) -> bool:
     if finding.since_s >= HELD_BACK_S or not _consequence(state, finding, set()):
         return False
     named = finding.ranks or finding.victims
-    return bool(table(state).of_ranks(named))
+    groups = table(state).of_ranks(named)
+    return bool(groups) and not _all_told(state, groups, broke_s(state, failed_ranks(state)))
+
+
+def _all_told(state: RunState, groups: list[GroupRows], since_s: float) -> bool:
+    """Whether nothing more is to be learned of what any member did until ``since_s``."""
+    told_s = state.operations.told_s
+    if len(told_s) < max(len(group.ranks) for group in groups):
+        return False
+    return all(told_s.get(rank, -math.inf) >= since_s for g in groups for rank in g.ranks.tolist())
 
 
 def _learn(state: RunState) -> None:

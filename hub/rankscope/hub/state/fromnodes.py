@@ -72,11 +72,13 @@ def node_report(
         rank = sample.rank
         if sample.attempt != state.attempt or rank >= ranks.size:
             continue
-        if not math.isnan(ranks.ended_s.item(rank)) or sample.state == "ended":
-            continue  # process_ended says it with how
         pid = ranks.pid.item(rank)
         if 0 <= pid != sample.pid:
             continue  # an earlier process of that rank
+        if not math.isnan(ranks.ended_s.item(rank)) or sample.state == "ended":
+            if sample.state == "ended":  # process_ended said how, and before this came what it left
+                state.operations.left(rank, received_s)
+            continue
         if ranks.sampled(sample, at_s, received_s):
             state.urgent = True
             state.version += 1

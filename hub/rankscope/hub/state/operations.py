@@ -108,6 +108,9 @@ class Operations:
         self.sources: Interned[str] = Interned()
         self.version = 0
         """Counts what was told."""
+        self.told_s: dict[int, float] = {}
+        """When each rank told all it knew of its newest collectives, or it was found what it left;
+        hub clock. Not saved: what was told before a hub was away is no news of what came then."""
 
     def told(self, message: m.Operations, received_s: float) -> None:
         """A rank tells its newest collectives."""
@@ -116,6 +119,7 @@ class Operations:
             self.notes[message.rank] = message.note
         else:
             self.notes.pop(message.rank, None)
+            self.told_s[message.rank] = received_s
         self._take(message.rank, message.operations, received_s)
 
     def complete(self, rank: int, group: str, entered: int) -> None:
@@ -130,7 +134,13 @@ class Operations:
         """A sentinel tells what it found of a rank's."""
         if message.operations:
             self.version += 1
+            if not message.threads:  # of one that lives it is not all
+                self.told_s[message.rank] = received_s
             self._take(message.rank, message.operations, received_s)
+
+    def left(self, rank: int, received_s: float) -> None:
+        """The rank has ended; what it left behind, if anything, has come."""
+        self.told_s[rank] = received_s
 
     def _take(self, rank: int, operations: tuple[m.Operation, ...], received_s: float) -> None:
         if max(len(self.signatures.values), len(self.sources.values)) > (
@@ -194,11 +204,13 @@ class Operations:
     def forget(self, rank: int) -> None:
         self.windows.pop(rank, None)
         self.notes.pop(rank, None)
+        self.told_s.pop(rank, None)
         self.version += 1
 
     def forget_all(self) -> None:
         self.windows.clear()
         self.notes.clear()
+        self.told_s.clear()
         self.signatures = Interned()
         self.sources = Interned()
         self.version += 1
