@@ -146,6 +146,10 @@ class Status(Shape):
     parity: str = ""
     """One line on whether a restarted run is what it was before; empty when it was not
     restarted."""
+    heard: list[int] = []
+    """Where it was asked with ``heard``: ranks whose row changed by nothing but that they spoke."""
+    heard_ms: list[int] = []
+    """How long ago each of them did."""
 
 
 class History(Shape):

@@ -1,6 +1,6 @@
 """What every view is made of, and what several of them tell."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
@@ -10,6 +10,7 @@ from rankscope.hub.incidents import Incidents
 from rankscope.hub.orders import Pending
 from rankscope.hub.state import RunState
 from rankscope.hub.state.history import StepEntry
+from rankscope.hub.views.told import Told
 from rankscope.protocol import messages as m
 from rankscope.protocol import shapes
 
@@ -35,6 +36,7 @@ class Knowledge:
     """How far an operator's request is, in words; empty when there is none."""
     asked: Pending | None = None
     """The request itself."""
+    told: Told = field(default_factory=Told)
 
     def busy(self) -> str:
         """That there is a request in work, in words; empty when there is none."""

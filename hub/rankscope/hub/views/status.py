@@ -8,6 +8,7 @@ from rankscope.hub.parity import parity_line
 from rankscope.hub.rows import rank_rows
 from rankscope.hub.runstate import as_of_s, exit_code, run_state
 from rankscope.hub.stall import stalled_s
+from rankscope.hub.state.columns import Integers
 from rankscope.hub.views.checkpoints import last
 from rankscope.hub.views.knowledge import (
     Knowledge,
@@ -22,14 +23,24 @@ from rankscope.protocol import shapes
 
 
 def status(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Status:
-    """The whole run; with ``since`` > 0 only the rank rows that changed after that version."""
+    """The whole run; with ``since`` > 0 only the rank rows that changed after that version.
+
+    With the argument ``heard`` those that changed by nothing but that the rank spoke are left out.
+    """
     state = know.state
     since = request.since
     wanted = None
+    heard: Integers = np.zeros(0, dtype=np.int64)
+    news = know.told.news(state, now_s) > since if request.args.get("heard") else None
     if since > 0:
-        wanted = np.flatnonzero(state.ranks.changed[: state.size()] > since).tolist()
+        changed = state.ranks.changed[: state.size()] > since
+        if news is not None:
+            heard = np.flatnonzero(changed & ~news)
+            changed &= news
+        wanted = np.flatnonzero(changed).tolist()
     word = run_state(state, now_s)
     now_s = as_of_s(state, word, now_s)
+    heard_s = np.maximum(0.0, now_s - state.ranks.heard_s[heard])
     findings = aged(know, now_s)
     step = run_step(state)
     return shapes.Status(
@@ -50,4 +61,6 @@ def status(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Stat
         full=since <= 0,
         control=commands.note(state, know.asked, know.pending, now_s),
         parity=parity_line(state),
+        heard=heard.tolist(),
+        heard_ms=np.nan_to_num(heard_s * 1000.0).astype(np.int64).tolist(),
     )

@@ -101,7 +101,10 @@ class Follower:
         """The newest of everything that is wanted. ``args`` go with every request."""
         more = args or {}
         status = connection.ask(
-            "status", since=self._status_version, args=more, timeout_s=self._timeout_s
+            "status",
+            since=self._status_version,
+            args={**more, "heard": 1},
+            timeout_s=self._timeout_s,
         )
         hub_s = status.hub_s
         if isinstance(status.body, Status):

@@ -31,11 +31,18 @@ class AgedRows(list[RankRow]):
     anew is the same object there in the next snapshot.
     """
 
-    def __init__(self, rows: Sequence[RankRow], came_s: Sequence[float], hub_s: float) -> None:
+    def __init__(
+        self,
+        rows: Sequence[RankRow],
+        came_s: Sequence[float],
+        hub_s: float,
+        heard_s: Sequence[float | None],
+    ) -> None:
         super().__init__(rows)
         self.as_came = rows
         self._came_s = came_s
         self._hub_s = hub_s
+        self._heard_s = heard_s
 
     @overload
     def __getitem__(self, index: SupportsIndex) -> RankRow: ...
@@ -72,7 +79,15 @@ class AgedRows(list[RankRow]):
                 yield row, phase_s + max(0.0, hub_s - came_s)
 
     def _aged(self, at: int) -> RankRow:
-        return aged_row(self.as_came[at], self._hub_s - self._came_s[at])
+        row, hub_s, heard_s = self.as_came[at], self._hub_s, self._heard_s[at]
+        by_s = hub_s - self._came_s[at]
+        if by_s <= 0 or row.phase == "ended":
+            return row
+        return msgspec.structs.replace(
+            row,
+            phase_s=_plus(row.phase_s, by_s),
+            heard_s=None if heard_s is None else max(0.0, hub_s - heard_s),
+        )
 
 
 def phase_ages(rows: Sequence[RankRow]) -> Iterator[tuple[RankRow, float | None]]:
@@ -97,6 +112,8 @@ class Held:
     rows: Sequence[RankRow]
     """By rank."""
     came_s: Sequence[float]
+    heard_s: Sequence[float | None]
+    """The hub time at which each rank spoke last: it may have done so since its row came."""
 
 
 def merge(held: Held | None, update: Status, hub_s: float) -> Held:
@@ -104,18 +121,37 @@ def merge(held: Held | None, update: Status, hub_s: float) -> Held:
     new = [_shared(row) for row in update.ranks]
     if held is None or update.full:
         new.sort(key=_rank_of)
-        return Held(update, hub_s, new, [hub_s] * len(new))
-    rows, came_s = list(held.rows), list(held.came_s)
+        return Held(update, hub_s, new, [hub_s] * len(new), [_heard_s(row, hub_s) for row in new])
+    rows, came_s, heard_s = list(held.rows), list(held.came_s), list(held.heard_s)
     for row in new:
-        at = row.rank if row.rank < len(rows) else len(rows)
-        if at == len(rows) or rows[at].rank != row.rank:  # not all ranks from 0 on are there
-            at = bisect_left(rows, row.rank, key=_rank_of)
-            if at == len(rows) or rows[at].rank != row.rank:
-                rows.insert(at, row)
-                came_s.insert(at, hub_s)
-                continue
-        rows[at], came_s[at] = row, hub_s
-    return Held(update, hub_s, rows, came_s)
+        at = _place(rows, row.rank)
+        if at == len(rows) or rows[at].rank != row.rank:
+            rows.insert(at, row)
+            came_s.insert(at, hub_s)
+            heard_s.insert(at, _heard_s(row, hub_s))
+        else:
+            rows[at], came_s[at], heard_s[at] = row, hub_s, _heard_s(row, hub_s)
+    if len(rows) and rows[-1].rank == len(rows) - 1:  # each rank is at its number
+        for rank, ms in zip(update.heard, update.heard_ms, strict=False):
+            if rank < len(rows):
+                heard_s[rank] = hub_s - ms / 1000.0
+    else:
+        for rank, ms in zip(update.heard, update.heard_ms, strict=False):
+            at = _place(rows, rank)
+            if at < len(rows) and rows[at].rank == rank:
+                heard_s[at] = hub_s - ms / 1000.0
+    return Held(update, hub_s, rows, came_s, heard_s)
+
+
+def _place(rows: Sequence[RankRow], rank: int) -> int:
+    """Where the row of ``rank`` is, or would have to be put in."""
+    if rank < len(rows) and rows[rank].rank == rank:
+        return rank
+    return bisect_left(rows, rank, key=_rank_of)
+
+
+def _heard_s(row: RankRow, hub_s: float) -> float | None:
+    return None if row.heard_s is None else hub_s - row.heard_s
 
 
 def _shared(row: RankRow) -> RankRow:
@@ -134,13 +170,15 @@ def status_at(held: Held, hub_s: float) -> Status:
         hub_s = held.head_hub_s
         rows = list(held.rows)
     else:
-        rows = AgedRows(held.rows, held.came_s, hub_s)
+        rows = AgedRows(held.rows, held.came_s, hub_s, held.heard_s)
     by_s = max(0.0, hub_s - held.head_hub_s)
     head = held.head
     return msgspec.structs.replace(
         head,
         ranks=rows,
         full=True,
+        heard=[],
+        heard_ms=[],
         findings=[aged_finding(finding, by_s) for finding in head.findings],
         verdict=None if head.verdict is None else aged_finding(head.verdict, by_s),
         stalled_s=_plus(head.stalled_s, by_s),
@@ -159,15 +197,6 @@ def overview_at(overview: Overview, taken_hub_s: float, hub_s: float) -> Overvie
         data_age_s=_plus(overview.data_age_s, by_s),
         healthy_s=_plus(overview.healthy_s, by_s),
         verdict=None if overview.verdict is None else aged_finding(overview.verdict, by_s),
-    )
-
-
-def aged_row(row: RankRow, by_s: float) -> RankRow:
-    """``row`` as it reads ``by_s`` later."""
-    if by_s <= 0 or row.phase == "ended":
-        return row
-    return msgspec.structs.replace(
-        row, phase_s=_plus(row.phase_s, by_s), heard_s=_plus(row.heard_s, by_s)
     )
 
 
