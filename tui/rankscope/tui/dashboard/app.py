@@ -1,5 +1,6 @@
 """The way in: ask the hub, draw its first answer, then load what makes it interactive."""
 
+import gc
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 FIRST_ANSWER_WITHIN_S = 0.3
 """How long the first picture waits for a hub, which on a quiet machine answers in a tenth of it."""
+
+SWITCH_S = 0.001
+"""How long a key may wait for the thread that reads what a hub answers; Python's own is 5 ms, and a
+key changes threads several times on its way to the screen."""
 
 
 def run_dashboard(
@@ -86,4 +91,6 @@ def _load() -> "type[Dashboard]":
         if error.name != "textual":
             raise
         raise UserError("the dashboard needs textual: pip install 'rankscope[tui]'") from None
+    gc.freeze()  # what was loaded stays: to look through it again and again would hold up keys
+    sys.setswitchinterval(SWITCH_S)
     return Dashboard

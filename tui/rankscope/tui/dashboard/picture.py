@@ -1,7 +1,7 @@
 """What the screens draw from: the newest snapshot, and what is worked out from it once."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -106,6 +106,13 @@ class Picture:
             return known
         return BLAMED if self.stand is not None and rank in self.stand.blame.critical else ABSENT
 
+    def marks_of(self, ranks: Sequence[int]) -> list[Mark]:
+        """The marks of many ranks."""
+        stand = self.stand
+        if stand is None or stand.places is not None or (ranks and max(ranks) >= len(stand.came)):
+            return [self.mark(rank) for rank in ranks]
+        return [stand.marks[rank] for rank in ranks]
+
     @property
     def tally(self) -> Counter[Mark]:
         """How many ranks have each mark."""
@@ -120,6 +127,11 @@ class Picture:
     def order(self) -> tuple[int, ...]:
         """All ranks in the order in which they stand on screen."""
         return () if self.stand is None else self.stand.order
+
+    @cached_property
+    def highest_rank(self) -> int:
+        """Of all that stand on screen; 0 where there are none."""
+        return max(self.order, default=0)
 
     @property
     def node_count(self) -> int:

@@ -34,6 +34,10 @@ class Row:
     host: str | None = None
     """The node whose readings stand to the right of this line."""
 
+    @cached_property
+    def ranks(self) -> list[int]:
+        return [rank for _, rank in self.cells]
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -189,12 +193,11 @@ def _glyphs(
     text = ""
     style: StyleName = ""
     now: StyleName
-    for column, rank in row.cells:
+    for (column, rank), mark in zip(row.cells, picture.marks_of(row.ranks), strict=True):
         while labels and labels[0][0] < column:
             at, label = labels.pop(0)
             spans += [Span(text, style), Span(" " * (at - x) + label, "dim")]
             text, style, x = "", "", at + len(label)
-        mark = picture.mark(rank)
         now = "cursor" if rank == cursor else TONE_STYLES[mark.tone]
         if now != style:
             if text:

@@ -57,6 +57,8 @@ def line(*parts: str | Span) -> Line:
 
 def plain(text: str) -> str:
     """``text`` with everything a terminal could act upon replaced by a space."""
+    if text.isascii() and text.isprintable():
+        return text
     return _UNSAFE.sub(" ", text)
 
 
@@ -76,17 +78,23 @@ def clip(text: str, width: int) -> str:
 
 def left(text: str, width: int) -> str:
     """``text`` in exactly ``width`` cells, to the left."""
+    if len(text) <= width and text.isascii():
+        return text.ljust(width)
     return set_cell_size(clip(text, width), width)
 
 
 def right(text: str, width: int) -> str:
     """``text`` in exactly ``width`` cells, to the right."""
+    if len(text) <= width and text.isascii():
+        return text.rjust(width)
     text = clip(text, width)
     return " " * (width - cell_len(text)) + text
 
 
 def fit(content: Line, width: int) -> Line:
     """``content`` cut to ``width`` cells."""
+    if width_of(content) <= width:
+        return content
     taken: list[Span] = []
     room = width
     for span in content:

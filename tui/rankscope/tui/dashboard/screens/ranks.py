@@ -28,7 +28,7 @@ def _age_style(row: RankRow) -> StyleName:
 
 def columns(picture: Picture) -> list[Column[RankRow]]:
     """The most telling first: a narrow terminal drops them from the right."""
-    number = max(4, len(str(max(picture.order, default=0))))
+    number = max(4, len(str(picture.highest_rank)))
 
     def mark(row: RankRow) -> Mark:
         return picture.marks.get(row.rank) or rank_mark(row)

@@ -1,6 +1,9 @@
 """What a terminal must be sent to turn one picture into the next: the cells that differ. Pure."""
 
 from collections.abc import Sequence
+from itertools import compress
+from operator import is_not
+from typing import get_args
 
 from rankscope.tui.dashboard.render.ascii import ascii_only
 from rankscope.tui.dashboard.render.line import BLANK, Line, StyleName, plain, text_of, width_of
@@ -10,6 +13,9 @@ SKIP_FROM = 4
 """Equal cells between two that differ are passed over when they are at least so many: the
 sequence that moves the cursor to the right has four bytes."""
 ERASE_FROM = 4
+
+CELLS_AT_MOST = 4096
+"""Characters of one style that are kept: names from other machines can hold any."""
 
 Cell = tuple[str, StyleName]
 EMPTY: Cell = (" ", "")
@@ -86,7 +92,9 @@ def _patch_line(pen: Pen, y: int, old: Line, new: Line, width: int) -> None:
     tail = width
     while tail > 0 and after[tail - 1] == EMPTY:
         tail -= 1
-    differ = [x for x in range(width) if before[x] != after[x]]
+    # Equal cells are the same object, but for those of a table that was emptied meanwhile: to write
+    # such a one again does no harm.
+    differ = list(compress(range(width), map(is_not, before, after)))
     at = None
     for first, end in _runs(differ):
         if at is None:
@@ -129,9 +137,25 @@ def cells(line: Line, width: int) -> list[Cell] | None:
         return None
     found: list[Cell] = []
     for text, style in line:
-        # A blank looks the same in every style that does not paint its background.
-        if style in ("", "dim", "strong", "good", "warn", "bad", "accent", "bar"):
-            found += [(char, style) if char != " " else EMPTY for char in plain(text)]
-        else:
-            found += [(char, style) for char in plain(text)]
+        found += map(_CELLS[style].__getitem__, plain(text))
     return found[:width] + [EMPTY] * (width - len(found))
+
+
+class _Cells(dict[str, Cell]):
+    """The cell of each character in one style, made once: then cells are compared by identity."""
+
+    def __init__(self, style: StyleName) -> None:
+        super().__init__()
+        self._style = style
+
+    def __missing__(self, char: str) -> Cell:
+        if len(self) >= CELLS_AT_MOST:
+            self.clear()
+        # A blank looks the same in every style that does not paint its background.
+        unseen = char == " " and self._style not in PAINTED
+        cell = self[char] = EMPTY if unseen else (char, self._style)
+        return cell
+
+
+PAINTED = frozenset({"good_block", "quiet_block", "warn_block", "bad_block", "cursor"})
+_CELLS: dict[StyleName, _Cells] = {style: _Cells(style) for style in get_args(StyleName)}
