@@ -93,6 +93,8 @@ class Terminal:
         self._stream = pyte.ByteStream(self.screen)
         self._held = b""
         self.raw = bytearray()
+        self.came_s = 0.0
+        """When it wrote last (``time.monotonic``), as far as that was read."""
         environment = {"TERM": "xterm-256color", "LANG": "C.UTF-8"}
         base = {k: v for k, v in os.environ.items() if not k.startswith(FIXED)}
         self.started_s = time.monotonic()
@@ -132,6 +134,7 @@ class Terminal:
             data = os.read(self._master, 65536)
         except OSError:  # EIO: the other side is closed
             return False
+        self.came_s = time.monotonic()
         self.raw += data
         data = UNKNOWN_TO_PYTE.sub(b"", self._held + data)
         unfinished = UNFINISHED.search(data)
