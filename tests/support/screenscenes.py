@@ -30,6 +30,16 @@ STRAGGLER = finding(
     where={"phase": "data"},
 )
 
+MEMORY_GROWTH = finding(
+    "memory-growth",
+    [5],
+    [],
+    "rank 5 grows by 4.19 MB a step since step 96: its limit of 1.00 GB is reached at step 388",
+    severity="warning",
+    evidence=["512 MB now, 600 MB at most, steady over 176 steps"],
+    next="look for what is kept from step to step: a list of losses, a graph that is not let go",
+)
+
 
 def _row(rank: int, late_from: int | None, known: int = 96) -> s.StepsRow:
     late = late_from is not None
@@ -254,6 +264,44 @@ def _controlled(text: str, **more: object) -> Snapshot:
 SAVING = "checkpoint asked for by ada@laptop: all ranks are saving"
 PAUSED = "paused after step 12480 by ada@laptop for 3 min; ends by itself in 27 min: R resumes"
 
+
+def memory_view(*, growing: bool = False, ranks: int = 8) -> s.MemoryView:
+    """Of a run at step 272; ``growing``: rank 5 takes 4 MB more with each step."""
+    rows = [
+        s.MemoryRow(
+            rank=rank,
+            host=f"node-{'ab'[rank // 4]}",
+            resident_bytes=512_000_000 + 3_000_000 * rank,
+            peak_resident_bytes=600_000_000 + 3_000_000 * rank,
+            allocated_bytes=None,
+            reserved_bytes=None,
+            peak_allocated_bytes=None,
+            limit_bytes=1_000_000_000,
+            growth_bytes_per_step=4_194_304.0 if growing and rank == 5 else 0.0,
+            full_at_step=388 if growing and rank == 5 else None,
+            history_bytes=[
+                400_000_000 + (at * 4_000_000 if growing and rank == 5 else at % 7 * 1_000_000)
+                for at in range(68)
+            ],
+            state_bytes=6_956_144,
+            predicted_state_bytes=6_956_032.0,
+        )
+        for rank in range(ranks)
+    ]
+    return s.MemoryView(
+        run="20251129-160000-a1b2c3",
+        steps=[4 * at for at in range(1, 69)],
+        ranks=rows,
+        left_out=0,
+        findings=[MEMORY_GROWTH] if growing else [],
+        prediction="869 504 parameters × (4+4+8) bytes, fully sharded over 8 ranks",
+    )
+
+
+def _growing() -> Snapshot:
+    return run(findings=[MEMORY_GROWTH])
+
+
 SCENES: dict[str, Callable[[], Snapshot]] = {
     "steps-healthy": lambda: shown(steps_view()),
     "steps-late": lambda: shown(steps_view(late=True), _late()),
@@ -266,6 +314,11 @@ SCENES: dict[str, Callable[[], Snapshot]] = {
     "checkpoints-saving": lambda: shown(checkpoints_view(saving=True), _controlled(SAVING)),
     "checkpoints-failed": lambda: shown(checkpoints_view(failed=True), _stalled()),
     "checkpoints-none": lambda: shown(no_checkpoints(), run(2, 2, gpu=False)),
+    "memory-healthy": lambda: shown(memory_view()),
+    "memory-growing": lambda: shown(memory_view(growing=True), _growing()),
+    "memory-none": lambda: shown(
+        msgspec.structs.replace(memory_view(ranks=0), steps=[], prediction="")
+    ),
     "runs-many": lambda: run(8, 4),
     "runs-trouble": _stalled,
     "overview-paused": lambda: _controlled(PAUSED, state="paused"),

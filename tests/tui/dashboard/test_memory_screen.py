@@ -59,6 +59,19 @@ def test_a_rank_that_grows_shows_how_fast_and_until_when() -> None:
     assert any(FINDING.headline[:30] in line for line in lines)
 
 
+@pytest.mark.parametrize("last", [40, 205, 17_400, 1_000_000])
+def test_the_steps_above_the_bars_are_whole_or_not_there(last: int) -> None:
+    """A number that is cut is another number; the bars below span all of them."""
+    steps = [last * at // 40 for at in range(1, 41)]
+    for width in range(60, 130):
+        lines = drawn(msgspec.structs.replace(view(), steps=steps), width)
+        (head,) = [line for line in lines if line.split()[:1] == ["rank"]]
+        if "–" in head:
+            assert head.endswith(f"{steps[0]}–{last}")
+        (row,) = [line for line in lines if line.split()[:1] == ["5"]]
+        assert "█" in row or "▁" not in row
+
+
 @pytest.mark.parametrize("width", [80, 120, 200])
 def test_the_state_stands_beside_what_was_predicted(width: int) -> None:
     """For each rank, and below it what the prediction follows from; on 80 columns, too."""

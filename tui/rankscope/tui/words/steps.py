@@ -83,3 +83,10 @@ def by_lateness(view: StepsView) -> list[StepsRow]:
 
 def known(values: Sequence[float | None]) -> list[float]:
     return [value for value in values if value is not None]
+
+
+def span(first: int, last: int, width: int) -> str:
+    """``steps 4–272`` as it fits in ``width`` cells; a number is never cut."""
+    numbers_alone = f"{first}–{last}"
+    forms = (f"steps {numbers_alone}", numbers_alone)
+    return next((form for form in forms if len(form) <= width), "")

@@ -1,12 +1,15 @@
 """Lines of the screen of memory."""
 
+from collections.abc import Sequence
+
 from rankscope.protocol.shapes import MemoryRow, MemoryView
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.findings import field_lines
-from rankscope.tui.dashboard.render.line import Line, Span, StyleName, left, line, right
-from rankscope.tui.dashboard.render.sparkline import sparkline
+from rankscope.tui.dashboard.render.line import Line, Span, StyleName, left, line, right, wrap
+from rankscope.tui.dashboard.render.sparkline import by_bucket, sparkline
 from rankscope.tui.text.memory import explained, growth, predicted_size
 from rankscope.tui.words import numbers
+from rankscope.tui.words import steps as words
 from rankscope.tui.words.marks import safe
 
 RANK, HOST = 5, 12
@@ -28,19 +31,19 @@ def has_state(view: MemoryView, width: int) -> bool:
 
 def head_line(view: MemoryView, width: int) -> Line:
     """Titles; over the bars the steps that they span."""
-    steps = view.steps
-    span = f"steps {steps[0]}–{steps[-1]}" if steps else ""
-    state = has_state(view, width)
+    steps, state = view.steps, has_state(view, width)
+    room = width - FIXED - STATE * state
+    span = words.span(steps[0], steps[-1], room) if steps else ""
     columns = (*COLUMNS, *STATE_COLUMNS) if state else COLUMNS
     return line(
         "  ",
         Span(right("rank", RANK), "dim"),
         *(Span(right(title, size), "dim") for title, size in columns),
-        Span(f"  {span}"[: max(0, width - FIXED - STATE * state)], "dim"),
+        Span(f"  {span}", "dim"),
     )
 
 
-def rank_line(row: MemoryRow, width: int, state: bool) -> Line:
+def rank_line(row: MemoryRow, steps: Sequence[int], width: int, state: bool) -> Line:
     """One rank: how much, how fast it grows, when it is full, and the whole run as bars."""
     on_device = row.peak_allocated_bytes is not None
     now = row.allocated_bytes if on_device else row.resident_bytes
@@ -53,10 +56,9 @@ def rank_line(row: MemoryRow, width: int, state: bool) -> Line:
     grows: StyleName = "warn" if row.growth_bytes_per_step else "dim"
     tones: list[StyleName] = ["", "", "", grows, grows, "", ""]
     room = width - FIXED - STATE * state
-    bars = sparkline(
-        [float(value) for value in row.history_bytes[-MOST_CELLS:]],
-        max(0, min(MOST_CELLS, room)),
-    )
+    most = max(0, min(MOST_CELLS, room))
+    known = [float(value) for value in row.history_bytes[-len(steps) :]] if steps else []
+    bars = sparkline(by_bucket(steps[-len(known) :] if known else [], known, most, max), most)
     return line(
         "  ",
         right(str(row.rank), RANK),
@@ -75,8 +77,13 @@ def memory_lines(view: MemoryView, picture: Picture, width: int) -> list[Line]:
     if not view.ranks:
         return [*lines, line("  ", Span("no rank has told its memory yet", "dim"))]
     state = has_state(view, width)
-    lines += [head_line(view, width), *(rank_line(row, width, state) for row in view.ranks)]
+    lines += [
+        head_line(view, width),
+        *(rank_line(row, view.steps, width, state) for row in view.ranks),
+    ]
     if view.left_out:
         told = f"{numbers.plural(view.left_out, 'rank')} with less to tell are left out"
         lines.append(line("  ", Span(told, "dim")))
-    return lines + [line("  ", Span(told[: max(0, width - 2)], "dim")) for told in explained(view)]
+    for told in explained(view):
+        lines += [line("  ", Span(each, "dim")) for each in wrap(told, width - 3, 3)]
+    return lines

@@ -164,9 +164,8 @@ def heat_head(view: StepsView, width: int) -> Line:
         f"   {right('rank', RANK)}    {left('pace', STATE - 2)}{work} "
         f"{right('waits', TIME)} {right('late by', TIME)}  "
     )
-    span = f"steps {shown[0]}–{shown[-1]}" if shown else ""
-    if cells >= 8:
-        text += clip(span, max(cells, 0))
+    if shown:
+        text += words.span(shown[0], shown[-1], width - len(text))
     return fit(line(Span(text, "dim")), width)
 
 
