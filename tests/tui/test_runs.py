@@ -30,6 +30,17 @@ def test_a_run_that_ended_is_ended_while_somebody_looks_at_it(tmp_path: Path) ->
     assert states == {"a": ("ended", 3), "bb": ("live", None)}
 
 
+def test_a_run_whose_hub_is_not_up_yet_is_starting_and_after_a_minute_stale(tmp_path: Path) -> None:
+    """A new run is no trouble; one that never came to have a hub is."""
+    directory = made(tmp_path, "a")
+    directory.write_info(msgspec.structs.replace(directory.read_info(), hub=None, created_s=100.0))
+    assert [each.state for each in listed(tmp_path, 102.0)] == ["starting"]
+    assert [each.state for each in listed(tmp_path, 200.0)] == ["stale"]
+    gone = rundir.HubProcess(2**22 + 5, 1.0)
+    directory.write_info(msgspec.structs.replace(directory.read_info(), hub=gone))
+    assert [each.state for each in listed(tmp_path, 102.0)] == ["stale"]
+
+
 def test_the_only_live_run_is_meant_though_an_ended_one_has_a_hub(tmp_path: Path) -> None:
     """Two hubs, one run that goes on: there is nothing to choose."""
     made(tmp_path, "a")

@@ -1,14 +1,17 @@
 """The runs there are, as ``rankscope ls`` lists them."""
 
+import time
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from rankscope.protocol.exits import UserError
-from rankscope.protocol.rundir import RunDirectory, hub_is_alive, list_runs
+from rankscope.protocol.rundir import RunDirectory, RunInfo, hub_is_alive, list_runs
 from rankscope.protocol.shapes import SEVERITIES, Finding, Incident, Severity
 
+STARTS_WITHIN_S = 60.0
+"""A run that is younger and never had a hub is starting: on a busy machine that takes seconds."""
 LOG_TAIL_BYTES = 256 * 1024
 """So much of an incident log is read for its verdict."""
 NO_VERDICT = frozenset({"command", "stalled"})
@@ -18,13 +21,13 @@ NO_VERDICT = frozenset({"command", "stalled"})
 class ListedRun(msgspec.Struct):
     """One run directory.
 
-    ``live``: its hub runs and it has not ended; ``ended``: it has, whether or not its hub still
-    serves it; ``stale``: its hub is gone without a word, or never was; ``unreadable``: see
-    ``note``.
+    ``starting``: it is new and its hub is not up yet; ``live``: its hub runs and it has not ended;
+    ``ended``: it has, whether or not its hub still serves it; ``stale``: its hub is gone without a
+    word, or never was; ``unreadable``: see ``note``.
     """
 
     run: str
-    state: Literal["live", "ended", "stale", "unreadable"]
+    state: Literal["starting", "live", "ended", "stale", "unreadable"]
     name: str
     created_s: float | None
     ended_s: float | None
@@ -40,12 +43,13 @@ class ListedRun(msgspec.Struct):
     """That finding in a sentence."""
 
 
-def listed(home: Path) -> list[ListedRun]:
-    """All runs below ``home``, newest first."""
-    return [_one(directory) for directory in list_runs(home)]
+def listed(home: Path, now_s: float | None = None) -> list[ListedRun]:
+    """All runs below ``home``, newest first; ``now_s`` is Unix time, the clock's when left out."""
+    at_s = time.time() if now_s is None else now_s
+    return [_one(directory, at_s) for directory in list_runs(home)]
 
 
-def _one(directory: RunDirectory) -> ListedRun:
+def _one(directory: RunDirectory, now_s: float) -> ListedRun:
     try:
         directory.check()
         info = directory.read_info()
@@ -59,7 +63,7 @@ def _one(directory: RunDirectory) -> ListedRun:
     worst = gravest_open(directory.incidents)
     return ListedRun(
         run=info.run,
-        state="ended" if info.ended_s is not None else ("live" if served else "stale"),
+        state=_state(info, served, now_s),
         name=info.name,
         created_s=info.created_s,
         ended_s=info.ended_s,
@@ -71,6 +75,17 @@ def _one(directory: RunDirectory) -> ListedRun:
         severity=None if worst is None else worst.severity,
         headline="" if worst is None else worst.headline,
     )
+
+
+def _state(
+    info: RunInfo, served: bool, now_s: float
+) -> Literal["starting", "live", "ended", "stale"]:
+    if info.ended_s is not None:
+        return "ended"
+    if served:
+        return "live"
+    new = info.hub is None and abs(now_s - info.created_s) < STARTS_WITHIN_S
+    return "starting" if new else "stale"
 
 
 def gravest_open(log: Path) -> Finding | None:

@@ -1,6 +1,7 @@
 """``rankscope replay``: the dashboard over a recording."""
 
 import re
+import sys
 import time
 from argparse import ArgumentTypeError, Namespace
 
@@ -83,10 +84,13 @@ def run(given: Namespace) -> int:
     if not view.on_terminal():
         raise UserError("replay needs a terminal; in a pipe use: rankscope status RUN")
     begin = given.at
-    with reach.connect_past(
-        directory
-    ) as client:  # what is wrong is told before the screen is taken
-        recording = source.ask(client, "recording", Recording)
+    # A hub has to read it first, which takes a moment and, of a large run, seconds.
+    print(f"reading the recording of {directory.run} …", end="", file=sys.stderr, flush=True)
+    try:  # what is wrong is told before the screen is taken
+        with reach.connect_past(directory) as client:
+            recording = source.ask(client, "recording", Recording)
+    finally:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     if isinstance(begin, str) and CLOCK.fullmatch(begin):
         begin = on_the_clock(begin, recording.last_s)
         if not recording.first_s <= begin <= recording.last_s:

@@ -47,8 +47,8 @@ class Bare(TextualScreen[None], inherit_bindings=False):
     """Textual's screen without its keys: Tab is ours."""
 
 
-class Dashboard(TimeKeys, ControlKeys, ToolKeys, App[None]):
-    """One canvas over the whole terminal."""
+class Dashboard(TimeKeys, ControlKeys, ToolKeys, App[None], inherit_bindings=False):
+    """One canvas over the whole terminal. Textual's own keys are off: its Ctrl-Q leaves at once."""
 
     BINDINGS = [  # noqa: RUF012 - Textual's own annotation
         Binding(key, action.name, action.label, show=False)

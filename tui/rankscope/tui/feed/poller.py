@@ -65,7 +65,10 @@ class Poller:
         self._recording: tuple[Recording, float] | None = None
         self.times = times or TimeSource(can_go_back=connect_past is not None)
         self.times.on_change = self._wake.set
-        self.latest = Snapshot(None, None, None, 0.0, "connecting", "", time.monotonic())
+        self.latest = Snapshot(
+            *(None, None, None, 0.0, "connecting", "", time.monotonic()),
+            replay=not self.times.is_live,
+        )
 
     def start(self) -> None:
         self._thread.start()

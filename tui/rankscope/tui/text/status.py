@@ -186,7 +186,7 @@ def _foot(status: Status, overview: Overview, width: int) -> Iterator[str]:
         parts.append(f"agent cost {numbers.span(overview.overhead_s_per_step)}/step")
     parts.append(f"dropped {numbers.count(status.dropped)}")
     if overview.bad_frames:
-        parts.append(f"bad frames {numbers.count(overview.bad_frames)}")
+        parts.append(f"refused frames {numbers.count(overview.bad_frames)}")
     if overview.hub_restarts:
         parts.append(f"hub restarts {overview.hub_restarts}")
     off = sorted({probe for row in status.ranks for probe in row.probes_off})

@@ -4,6 +4,7 @@ from rankscope.tui.runs import ListedRun
 from rankscope.tui.words.marks import SEVERITIES, Mark, safe
 
 STATES: dict[str, Mark] = {
+    "starting": Mark("◌", "starting", "quiet"),
     "live": Mark("●", "live", "good"),
     "ended": Mark("■", "ended", "quiet"),
     "stale": Mark("◌", "stale", "warn"),
@@ -18,6 +19,8 @@ def verdict(run: ListedRun) -> Mark:
     if run.severity in ("warning", "critical"):
         mark = SEVERITIES[run.severity]
         return Mark(mark.glyph, safe(run.headline), mark.tone)
+    if run.state == "starting" or (run.state == "live" and not run.world_size):
+        return Mark("◌", "no rank yet", "quiet")
     if run.state == "live":
         return Mark("✓", "no open finding", "good")
     if run.state == "stale":

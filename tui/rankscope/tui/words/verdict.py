@@ -43,6 +43,8 @@ def verdict(
     if finding is not None and finding.severity != "info":
         return _of_finding(state, finding, stalled_s)
     mark = STATES[state]
+    if state == "running" and step == 0:
+        return Verdict("quiet", "◌", "running", "no step is complete yet")
     match state:
         case "starting":
             text = "waiting for the first step"

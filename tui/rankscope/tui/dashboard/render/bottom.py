@@ -38,7 +38,7 @@ def state_line(picture: Picture, width: int) -> Line:
         ),
     ]
     if overview.bad_frames:
-        parts.append(line(Span(f"bad frames {numbers.count(overview.bad_frames)}", "warn")))
+        parts.append(line(Span(f"refused frames {numbers.count(overview.bad_frames)}", "warn")))
     if overview.hub_restarts:
         parts.append(line(Span("hub restarts ", "dim"), numbers.count(overview.hub_restarts)))
     if overview.incidents:

@@ -61,6 +61,8 @@ def freshness(picture: Picture, now_t_s: float) -> list[Span]:
         return past_spans(snapshot.past)
     if picture.frozen_t_s is not None:
         return frozen_spans(picture.frozen_t_s, now_t_s)
+    if snapshot.replay and snapshot.status is None and snapshot.link == "connecting":
+        return [Span("◌ opening", "dim")]
     if snapshot.replay:
         ended = _ended(picture)
         return [Span(f"■ recording{',' if ended else ''}{ended}", "dim")]

@@ -100,6 +100,8 @@ def _no_news(picture: Picture, width: int) -> list[Line]:
             line(" ", Span(" ○ NO HUB ", "bad_block"), "  no answer yet; asking on"),
             *(line(" " * INDENT, each) for each in wrap(snapshot.error, width - INDENT - 1, 3)),
         ]
+    if snapshot.replay:
+        return [line(" ", Span(" ◌ opening ", "quiet_block"), "  the recording is being read")]
     return [line(" ", Span(" ◌ connecting ", "quiet_block"), "  asking the hub for the run")]
 
 
@@ -140,6 +142,8 @@ def _hint(status: Status, trouble: bool) -> str:
 
 def _who(status: Status, finding: Finding | None) -> list[Span]:
     """Kind, culprits and victims in a few words."""
+    if finding is None and status.state == "paused":
+        return []  # who wanted it stands below
     if finding is None:
         ended = status.state in ("finished", "failed")
         return [Span("no cause was found" if ended else "no cause found yet", "dim")]
