@@ -218,6 +218,25 @@ def test_a_goodbye_may_come_after_the_end_of_its_process() -> None:
     assert world.findings() == []
 
 
+def test_a_goodbye_that_was_lost_accuses_nobody() -> None:
+    """The rank left word that it had ended in order; one that left none ended early."""
+    world = stepped()
+    world.exits(0, 0, finished=True)
+    world.advance(2.0)
+    assert world.findings() == []
+    world.exits(1, 0)
+    world.advance(2.0)
+    assert world.finding("rank-dead").ranks == [1]
+
+
+def test_an_end_in_order_excuses_no_bad_exit() -> None:
+    """What ends a process after its training is an end all the same."""
+    world = stepped()
+    world.exits(0, 3, finished=True)
+    world.advance(2.0)
+    assert world.finding("rank-dead").ranks == [0]
+
+
 def test_ranks_that_finished_before_are_no_victims() -> None:
     """Who had ended in order before the death is not touched by it."""
     world = stepped()

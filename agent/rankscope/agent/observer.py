@@ -55,6 +55,8 @@ class Observer:
         self.urgent: Callable[[], None] = _nobody
         """Wakes the sending thread; set by whoever runs it."""
         self.on = True
+        self.going_on: Callable[[int, int], None] | None = None
+        """Called as a forward (0) or backward (1) of the step of a ``number`` begins."""
         self.facts_changed = False
         self.spent_s = self.kernel_s = 0.0  # bookkeeping and norm kernels since the beginning
         self.reported: int | None = None  # id of the exception that was sent

@@ -163,6 +163,7 @@ class Session:
         self.closed = True
         noted = self.observer.noted
         switch.contained(
+            lambda: self.sender.talk.issued.finished(reason),
             self._end_control,
             self.observer.read_late,
             self.observer.uninstall,

@@ -562,6 +562,8 @@ class ProcessEnded(FromNode, frozen=True):
     event_t_s: float
     how: Text
     """How the sentinel knows: ``pidfd``, ``zombie`` or ``vanished`` (then both are None)."""
+    finished: bool = False
+    """The rank's agent had ended in order, by what it left: its goodbye may not have got out."""
 
 
 class ForeignStacks(FromNode, frozen=True):
@@ -580,7 +582,8 @@ class ForeignStacks(FromNode, frozen=True):
     operations: Annotated[tuple[Operation, ...], Meta(max_length=limits.MAX_OPERATIONS)] = ()
     """The newest collectives that the rank's own code called, oldest first, from what it leaves
     behind: also of one that has ended, of which there are no threads. Whether they were completed
-    is not known."""
+    is not known. Of one that has ended, those of no group named ``went_on`` are no collectives: the
+    rank came to the first forward, or the first backward, of a step."""
 
 
 # --- from the launcher -----------------------------------------------------------------------

@@ -233,6 +233,42 @@ def test_calls_after_the_observation_are_written_down_until_the_next_one(issued:
         another.box.close()
 
 
+def test_where_the_rank_went_on_stands_among_its_calls(issued: Issued) -> None:
+    """Once a step for its first forward and its first backward, however many microbatches; and
+    nothing of it among the calls that a rank tells of itself."""
+    model, observer = torch.nn.Linear(4, 1), issued.observer
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    observer.watch(model, optimizer)
+    issued.uninstall()
+    observer.install()
+    try:
+        for step in range(3):
+            dist.all_reduce(four())
+            for _ in range(3):
+                model(four()).backward()
+            optimizer.step()
+            if step == 1:
+                model(four()).backward()  # with no call before it
+                optimizer.step()
+        assert issued.box is not None
+        names = [call.what.name for call in blackbox.read(contents(issued.box))]
+    finally:
+        observer.uninstall()
+    a_step = ["gloo:all_reduce", "went_on", "went_on"]
+    assert names == [*a_step, *a_step, "went_on", "went_on", *a_step]
+    assert {call.what.group for call in issued.calls()} == {"0"}
+
+
+def test_an_end_in_order_outlives_the_rank(box: BlackBox) -> None:
+    """It is the one word that tells an early exit from an end, should the goodbye be lost."""
+    assert not blackbox.finished(contents(box))
+    box.write(1, 1, encoded(what()))
+    box.finish()
+    assert blackbox.finished(contents(box))
+    assert [call.seq for call in blackbox.read(contents(box))] == [1]
+    assert not blackbox.finished(b"")
+
+
 class Finished(dist.Work):
     def wait(self, timeout: Any = None) -> bool:
         return True
@@ -287,11 +323,13 @@ print(box.descriptor, flush=True)
 sys.stdin.readline()
 if sys.argv[1] == "abort":
     os.abort()
+if sys.argv[1] == "fine":
+    box.finish()
 """
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("ending", ["abort", "fine"])
+@pytest.mark.parametrize("ending", ["abort", "fine", "early"])
 def test_the_sentinel_tells_what_an_aborted_rank_had_called(tmp_path: Path, ending: str) -> None:
     """After its end; of a rank that ended in order there is nothing to tell."""
     directory = make_node_dir(tmp_path)
@@ -313,6 +351,7 @@ def test_the_sentinel_tells_what_an_aborted_rank_had_called(tmp_path: Path, endi
         rank.communicate("\n")
         death = hub.wait_for_death(1)
         assert death.signal == (signal.SIGABRT if ending == "abort" else None)
+        assert death.finished == (ending == "fine")
         count = len(hub.reports())
         hub.wait_for(lambda: len(hub.reports()) > count + 1)
         told = hub.all(ForeignStacks)

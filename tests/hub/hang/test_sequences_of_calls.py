@@ -1,6 +1,6 @@
 """What comes next in a rank's own course, and what is remembered of it."""
 
-from rankscope.hub.diagnose.hang.history import UNKNOWN, expected
+from rankscope.hub.state.habits import UNKNOWN, expected
 from rankscope.hub.state.operations import KEPT, Operations, Window
 from rankscope.protocol import messages as m
 from support.collectives import STEP, TOKENS, Job

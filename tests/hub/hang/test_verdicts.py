@@ -420,6 +420,53 @@ def test_what_was_told_before_the_abort_says_nothing_of_it() -> None:
     assert job.world.findings() == []
 
 
+def own_calls(job: Job, rank: int) -> list[Call]:
+    """Those of the rank's own code."""
+    return [(*call[:3], "train.py:20 in train") for call in job.calls[rank] if call[2] == TOKENS]
+
+
+WENT_ON: Call = ("", 0, "went_on", "")
+
+
+def went_past(job: Job, rank: int, every: int = 1) -> list[Call]:
+    """What the rank leaves: its own calls, one in so many steps, and that it went on after each;
+    and at last that it went on without one."""
+    own = own_calls(job, rank)[::every]
+    course = [event for call in own for event in (call, *[WENT_ON] * 2 * every)]
+    return [*course, *[WENT_ON] * 2]
+
+
+def test_a_rank_that_went_past_a_call_explains_the_abort_of_its_innocent_neighbour() -> None:
+    """Neither could say what it was in: the one was aborted, the other ended by its launcher."""
+    job = training(ranks=2).operations(0)
+    job.world.phase(1, m.Phase.BACKWARD)
+    job.hang(0.25)
+    at = job.entered[0]["0"] + 1
+    job.world.kill(0, signal=6).ended(1, signal=15)
+    own = own_calls(job, 0)
+    left_behind(job, 0, [*own, ("0", at, TOKENS, "train.py:20 in train")])
+    left_behind(job, 1, went_past(job, 1))
+    found = only(job)
+    assert (found.kind, found.ranks, found.victims) == ("collective-mismatch", [1], [0])
+    assert (found.where["collective"], found.where["phase"]) == ("gloo:all_reduce", "backward")
+    assert found.evidence[0].startswith(f"#{at} of the default group on rank 1:")
+
+
+@pytest.mark.parametrize("how", ["in order", "by turns", "too few"])
+def test_a_rank_that_went_past_nothing_does_not_explain_an_abort(how: str) -> None:
+    """Its calls come where they always did; or they come only in every other step; or there were
+    too few to know."""
+    every, cut = {"in order": (1, 2), "by turns": (2, 4), "too few": (1, 0)}[how]
+    job = training(ranks=2, steps=2 if how == "too few" else 12).hang(0.25)
+    job.world.kill(0, signal=6).ended(1, signal=15)
+    at = job.entered[0]["0"] + 1
+    left_behind(job, 0, [*own_calls(job, 0)[::every], ("0", at, TOKENS, "train.py:20 in train")])
+    course = went_past(job, 1, every)
+    left_behind(job, 1, course[: len(course) - cut])
+    job.world.now_s += 1.0
+    assert (only(job).kind, only(job).ranks) == ("rank-dead", [0])
+
+
 def test_collectives_that_a_sentinel_finds_of_a_dead_rank_count() -> None:
     """What a rank left behind tells what it did before gloo aborted it."""
     job = training(ranks=2)

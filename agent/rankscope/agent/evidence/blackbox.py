@@ -6,6 +6,10 @@ it. So each call is written, before it is made, into a few pages of memory that 
 the rank has ended or does not answer. Writing is a copy of some hundred bytes; no disk is involved
 and nothing can block.
 
+Among the calls are notes that the rank went on to a step's first forward, and to its first
+backward: so one that leaves out a call is seen to have gone past it. After the slots comes one byte
+more: 1 when the observation ended in order, for the goodbye may not get out in time.
+
 A slot is ``<number><Unix time in ns><sequence number of the group><length><MessagePack>``; the
 number (calls are counted from 1) is written last, and is 0 while the rest is being written.
 """
@@ -25,7 +29,8 @@ from rankscope.protocol.messages import Operation
 NAME = "rankscope-calls"
 SLOTS = 64
 SLOT_BYTES = 256
-SIZE_BYTES = SLOTS * SLOT_BYTES
+CALLS_BYTES = SLOTS * SLOT_BYTES
+SIZE_BYTES = CALLS_BYTES + 8
 _NUMBER = struct.Struct("<Q")
 _REST = struct.Struct("<qqH")
 _HEAD_BYTES = _NUMBER.size + _REST.size
@@ -40,6 +45,10 @@ class Written(NamedTuple):
     sizes: str
     dtype: str
     source: str
+
+
+WENT_ON = Written("", "went_on", "", "", "")
+"""No call: the rank has come to the first forward, or the first backward, of a step."""
 
 
 class Call(NamedTuple):
@@ -81,6 +90,10 @@ class BlackBox:
         memory[at + _HEAD_BYTES : at + _HEAD_BYTES + len(body)] = body
         _NUMBER.pack_into(memory, at, count)
 
+    def finish(self) -> None:
+        """The observation ends in order."""
+        self._memory[CALLS_BYTES] = 1
+
     def contents(self) -> bytes:
         return self._memory[:]
 
@@ -110,9 +123,10 @@ _decoder = msgspec.msgpack.Decoder(tuple[str, str, str, str, str])
 
 
 def read(raw: bytes) -> list[Call]:
-    """The calls in the memory of a rank, oldest first; what is torn or damaged is left out."""
+    """The calls in the memory of a rank and where it ``WENT_ON``, oldest first; what is torn or
+    damaged is left out."""
     found: list[tuple[int, Call]] = []
-    for at in range(0, len(raw) - SLOT_BYTES + 1, SLOT_BYTES):
+    for at in range(0, min(len(raw), CALLS_BYTES) - SLOT_BYTES + 1, SLOT_BYTES):
         (number,) = _NUMBER.unpack_from(raw, at)
         unix_ns, seq, length = _REST.unpack_from(raw, at + 8)
         if not number or length > _ROOM:
@@ -122,6 +136,11 @@ def read(raw: bytes) -> list[Call]:
             found.append((number, Call(unix_ns, seq, Written(*_decoder.decode(body)))))
     found.sort()
     return [call for _, call in found]
+
+
+def finished(raw: bytes) -> bool:
+    """Whether the observation ended in order."""
+    return raw[CALLS_BYTES : CALLS_BYTES + 1] == b"\1"
 
 
 def open_of(pid: int, descriptor: int) -> int | None:

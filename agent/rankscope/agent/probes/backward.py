@@ -61,6 +61,8 @@ class Backward(Probe):
     def on_begin(self, now: float, tensors: Any, args: Any, kwargs: Any) -> None:
         self._depth += 1
         self._note((events.BEGIN_BACKWARD, now))
+        if self._depth == 1 and self.observer.going_on is not None:
+            self.observer.going_on(self.observer.number, 1)
 
     def on_end(self, now: float, tensors: Any, args: Any, kwargs: Any) -> None:
         self._depth = max(0, self._depth - 1)

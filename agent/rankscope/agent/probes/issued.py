@@ -33,6 +33,8 @@ MAX_KNOWN = 1024
 
 _OURS, _TORCHS, _PACKAGES, _USERS = range(4)
 
+_WENT_ON = blackbox.encoded(blackbox.WENT_ON)
+
 _Known = tuple[str, bytes]
 """Where a call is made, and what is written of it."""
 
@@ -50,6 +52,8 @@ class Issued(Probe):
         """Pairs of a function of torch.distributed and what of torch's calls it, two frames up."""
         self._known: dict[Any, _Known] = {}
         self._placed: list[tuple[Any, str, Any, Any]] = []
+        self._marked = [-1, -1]
+        """The steps in which it was noted last that a forward, and a backward, begins."""
         self._lingers = False
         self._pid = os.getpid()
 
@@ -69,6 +73,7 @@ class Issued(Probe):
         for method in signature.METHODS:
             if hasattr(ProcessGroup, method):
                 self._place(ProcessGroup, method, functools.partial(self._noted, method, called))
+        self.observer.going_on = self._going_on
         self._place(Work, "wait", lambda it: _timed(it, self.observer))
 
     def _place(self, owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
@@ -89,6 +94,11 @@ class Issued(Probe):
             self._lingers = True
             _lingering.append(self)
 
+    def finished(self, reason: str) -> None:
+        """The observation ends; that it did so in order outlives the rank."""
+        if self.box is not None and reason == "finished":
+            self.box.finish()
+
     def stop(self) -> None:
         """Linger no more."""
         self._lingers = False
@@ -96,7 +106,14 @@ class Issued(Probe):
             _lingering.remove(self)
         self.uninstall()
 
+    def _going_on(self, number: int, phase: int) -> None:
+        """The training thread begins a forward (0) or a backward (1) of a step, by its number."""
+        if self.on and self._marked[phase] != number and self._calls and self.box is not None:
+            self._marked[phase] = number
+            self.box.write(time.time_ns(), 0, _WENT_ON)
+
     def uninstall(self) -> None:
+        self.observer.going_on = None
         if self._lingers:
             return
         for owner, name, own, wrapper in self._placed:
@@ -177,7 +194,9 @@ class Issued(Probe):
 
     def calls(self) -> list[blackbox.Call]:
         """The newest calls, as they were written down. Any thread."""
-        return [] if self.box is None else blackbox.read(self.box.contents())
+        if self.box is None:
+            return []
+        return [call for call in blackbox.read(self.box.contents()) if call.what.group]
 
     def _caller(self, frame: Any) -> Any:
         """The user's frame that calls, else the package's; None where torch calls by itself."""

@@ -37,6 +37,8 @@ class Modules(Probe):
             observer.ask(observer.updates, lambda: observer.updates.on_further_forward(now))
         self._note((events.BEGIN_FORWARD, now, trains))
         if trains:
+            if not observer.microbatch and observer.going_on is not None:
+                observer.going_on(observer.number, 0)
             observer.microbatch += 1
 
     def on_begin_further(self, now: float, module: Any, args: Any, kwargs: Any) -> None:

@@ -34,9 +34,9 @@ from rankscope.protocol.messages import Inquire, Message, Operation, Refused, Ru
 REPORT_S = 1.0
 HELLO_GAP_S = 0.2
 """A hub that asks several times in one breath gets one hello."""
-MAX_CALLS = 32
+MAX_CALLS = 48
 """Of a rank's last collectives so many are told."""
-MAX_CALLS_OF_VICTIM = 16
+MAX_CALLS_OF_VICTIM = 24
 MAX_LEFT = 64
 """Ranks whose last collectives are kept for a hub that is away."""
 NO_PIDFD_POLL_S = 0.01
@@ -208,14 +208,15 @@ class Loop:
             return
         watches.sort(key=self._watches.index)  # poll's order means nothing
         endings = []
+        left: dict[int, bytes] = {}
         for index, watch in enumerate(watches):
             if watch.pidfd is not None:
                 self._poller.unregister(watch.pidfd)
                 del self._by_pidfd[watch.pidfd]
-            calls = watch.calls()
+            left[index] = watch.left()
             ending = watch.end(now)
             endings.append((index, ending))
-            self._keep(watch.registration, ending, calls)
+            self._keep(watch.registration, ending, blackbox.read(left[index]))
         found = dict(endings)
         for index in report.first_cause_first(endings):
             # Times tell the order also to a hub that sorts by them.
@@ -225,7 +226,13 @@ class Loop:
             self._oom.forget(pid)
             self._reader.forget(watches[index].registration)
             self._deaths.add(
-                Death(watches[index].registration, found[index], oom, self._last_death_t_s)
+                Death(
+                    watches[index].registration,
+                    found[index],
+                    oom,
+                    self._last_death_t_s,
+                    blackbox.finished(left[index]),
+                )
             )
         self._report_due = True
         self._flush(now)
@@ -310,7 +317,8 @@ class Loop:
             call
             for watch in self._live()
             if watch.registration == found.registration
-            for call in watch.calls()
+            for call in blackbox.read(watch.left())
+            if call.what.group
         ]
         return blackbox.operations(calls[-MAX_CALLS:], time.time_ns())
 

@@ -34,6 +34,8 @@ class Death:
     ending: Ending
     oom_killed: bool
     t_s: float
+    finished: bool = False
+    """Its agent had ended in order."""
 
 
 def node_hello(
@@ -71,6 +73,7 @@ def process_ended(identity: Identity, seq: int, now: float, death: Death) -> Pro
         oom_killed=death.oom_killed,
         event_t_s=death.t_s,
         how=death.ending.how,
+        finished=death.finished,
     )
 
 

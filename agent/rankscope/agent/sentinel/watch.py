@@ -96,13 +96,13 @@ class Watch:
         self.close()
         return found or ending.VANISHED
 
-    def calls(self) -> list[blackbox.Call]:
-        """The collectives that the rank's own code called last, until :meth:`close`."""
+    def left(self) -> bytes:
+        """The rank's black box, until :meth:`close`; empty where there is none."""
         if self._box is None:
-            return []
+            return b""
         with contextlib.suppress(OSError):
-            return blackbox.read(os.pread(self._box, blackbox.SIZE_BYTES, 0))
-        return []
+            return os.pread(self._box, blackbox.SIZE_BYTES, 0)
+        return b""
 
     def sample(self, now: float) -> ProcessSample:
         """The process as a report shows it."""

@@ -4,8 +4,10 @@ import math
 from typing import TYPE_CHECKING
 
 from rankscope.hub.state import silence
+from rankscope.hub.state.habits import left_out
 from rankscope.hub.state.nodes import MAX_NODES, LateEnd, Sentinel
 from rankscope.hub.state.plausible import BadMessage, lie_of_node
+from rankscope.hub.state.ranks import FINISHED, NO_GOODBYE
 from rankscope.hub.state.sequences import AGAIN, FRESH
 from rankscope.protocol import messages as m
 
@@ -101,6 +103,9 @@ def process_ended(
     if 0 <= pid != end.pid and state.ranks.known[rank]:
         return  # an earlier process of that rank
     state.ranks.ended(end, at_s, received_s)
+    if end.finished and state.ranks.goodbye[rank] == NO_GOODBYE:
+        state.ranks.goodbye[rank] = FINISHED  # it has said so, and was not heard
+        state.ranks.goodbye_s[rank] = at_s
     state.words.how_ended.setdefault(rank, f"the sentinel on {sentinel.host}")
     state.news()
     state.ranks.changed[rank] = state.version
@@ -140,5 +145,8 @@ def foreign_stacks(
     if stacks.operations and not stacks.threads:  # it has ended: there is no more to come
         for group, (entered, _, _) in state.words.collectives.get(rank, {}).items():
             state.operations.complete(rank, group, entered)
+        missed = left_out(stacks.operations)
+        if missed is not None:
+            state.operations.complete(rank, *missed)
     state.progress.version += 1
     state.news()

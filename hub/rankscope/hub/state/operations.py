@@ -151,6 +151,8 @@ class Operations:
         before: dict[str, int] = {}
         for operation in operations:
             signature = Signature(operation.name, operation.sizes, operation.dtype)
+            if not operation.group:
+                continue  # where the rank went on, between its calls
             if signature.operation.startswith(POINT_TO_POINT):
                 continue
             window = windows.get(operation.group)

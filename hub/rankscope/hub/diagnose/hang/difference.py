@@ -8,10 +8,10 @@ said so. What differs in every step alike, such as uneven splits, is no error.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rankscope.hub.diagnose.hang.history import expected
 from rankscope.hub.diagnose.hang.table import GroupRows, label
 from rankscope.hub.diagnose.text import ranks_text
 from rankscope.hub.state import RunState
+from rankscope.hub.state.habits import expected
 from rankscope.hub.state.operations import TORCHS, UNKNOWN, Signature, Window
 from rankscope.protocol.messages import Phase
 
