@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from rankscope.hub.incidents import Incidents
+from rankscope.hub.state.saves import Outcome
 from rankscope.protocol import shapes
 from support.control import command, controlled, orders
 from support.world import World
@@ -238,3 +239,31 @@ def test_a_request_ends_with_the_attempt() -> None:
     world.new_attempt().advance(1.0)
     assert view(world).commands[0].state == "given-up"
     assert "started again" in view(world).commands[0].text
+
+
+@pytest.mark.parametrize(("name", "saved"), [("stop", 0), ("stop", 2), ("checkpoint-and-stop", 5)])
+def test_a_run_that_an_operator_ended_says_by_whom_and_what_of_it_is_kept(
+    name: str, saved: int
+) -> None:
+    """In good order, and yet not complete: nobody must take it for that."""
+    world = ready(saver=True)
+    for _ in range(4):
+        world.step()
+    if saved:
+        world.state.saves.last = Outcome(saved, 0, True, 0.0, "/step", "", -1, "", 1)
+    number = command(world, name).reference
+    of = {"command": name, "author": "ada@laptop", "request": number, "boundary": 5}
+    for rank in world.ranks:
+        controlled(world, rank, "done", stop_step=5, text="training stops after step 5", **of)
+    world.tick()
+    assert world.status().stopped == ""
+    for rank in world.ranks:
+        world.finish(rank)
+    world.run_end()
+    world.advance(1.0)
+    kept = {0: "nothing was saved", 2: "the 3 steps since checkpoint 2 are not saved"}
+    status = world.status()
+    assert status.state == "finished"
+    assert status.stopped == (
+        f"by ada@laptop after step 5: {kept.get(saved, 'that step is saved')}"
+    )

@@ -8,7 +8,7 @@ import pytest
 
 from rankscope.protocol import jsontext, rundir, shapes
 from rankscope.tui.commands import ls, runs
-from rankscope.tui.runs import gravest_open, listed
+from rankscope.tui.runs import last_words, listed
 from rankscope.tui.text.checkpoints import checkpoints_text
 from rankscope.tui.text.ls import ls_text
 from rankscope.tui.text.output import untoned
@@ -45,8 +45,11 @@ def test_runs_is_the_listing_under_the_name_of_its_screen() -> None:
     assert runs.run is ls.run
 
 
-def incident(id_: str, event: str, finding: shapes.Finding) -> bytes:
-    return msgspec.json.encode(scenes.incident(id_, event, 1.0, finding)) + b"\n"
+def incident(
+    id_: str, event: str, finding: shapes.Finding, command: shapes.Command | None = None
+) -> bytes:
+    entry = scenes.incident(id_, event, 1.0, finding)
+    return msgspec.json.encode(msgspec.structs.replace(entry, command=command)) + b"\n"
 
 
 def test_a_runs_verdict_is_the_gravest_finding_that_its_log_leaves_open(tmp_path: Path) -> None:
@@ -61,15 +64,33 @@ def test_a_runs_verdict_is_the_gravest_finding_that_its_log_leaves_open(tmp_path
         + incident("c", "opened", asked)
         + b'{"id": "d", "ev'
     )
-    found = gravest_open(log)
+    found, _ = last_words(log)
     assert found is not None
     assert found.headline == "slow"
     with log.open("ab") as file:
         file.write(b"\n" + incident("e", "opened", DEAD))
-    found = gravest_open(log)
+    found, _ = last_words(log)
     assert found is not None
     assert found.severity == "critical"
-    assert gravest_open(tmp_path / "none") is None
+    assert last_words(tmp_path / "none") == (None, "")
+
+
+@pytest.mark.parametrize("name", ["stop", "checkpoint-and-stop"])
+def test_a_run_that_an_operator_ended_is_listed_as_stopped_by_them(
+    tmp_path: Path, name: str
+) -> None:
+    """Whoever comes on shift must not take it for complete; a refused stop ended nothing."""
+    directory = rundir.create(tmp_path, "run-1", command=["true"], name="", now_s=1.0)
+    directory.write_info(msgspec.structs.replace(directory.read_info(), ended_s=2.0, exit_code=0))
+    told = shapes.Command(
+        request=0, command=name, author="ada@laptop", age_s=1.0, state="refused", text="no"
+    )
+    asked = msgspec.structs.replace(DEAD, kind="command", severity="info")
+    directory.incidents.write_bytes(incident("a", "closed", asked, told))
+    assert verdict(listed(tmp_path)[0]).word == "finished"
+    done = msgspec.structs.replace(told, state="done", request=7)
+    directory.incidents.write_bytes(incident("a", "closed", asked, done))
+    assert verdict(listed(tmp_path)[0]).word == "stopped by ada@laptop"
 
 
 def test_the_listing_tells_how_each_run_is(tmp_path: Path) -> None:

@@ -150,6 +150,8 @@ class Status(Shape):
     """Where it was asked with ``heard``: ranks whose row changed by nothing but that they spoke."""
     heard_ms: list[int] = []
     """How long ago each of them did."""
+    stopped: str = ""
+    """Of a run that an operator ended: by whom, after which step, and what of it is saved."""
 
 
 class History(Shape):

@@ -14,6 +14,7 @@ STARTS_WITHIN_S = 60.0
 """A run that is younger and never had a hub is starting: on a busy machine that takes seconds."""
 LOG_TAIL_BYTES = 256 * 1024
 """So much of an incident log is read for its verdict."""
+STOPS = ("stop", "checkpoint-and-stop")
 NO_VERDICT = frozenset({"command", "stalled"})
 """Kinds of entries that are no finding."""
 
@@ -41,6 +42,8 @@ class ListedRun(msgspec.Struct):
     """Of the gravest finding that is open, or was at the end; None when there is none."""
     headline: str = ""
     """That finding in a sentence."""
+    stopped_by: str = ""
+    """The operator who ended it, where one did."""
 
 
 def listed(home: Path, now_s: float | None = None) -> list[ListedRun]:
@@ -60,7 +63,7 @@ def _one(directory: RunDirectory, now_s: float) -> ListedRun:
             note=str(error),
         )
     served = hub_is_alive(info)
-    worst = gravest_open(directory.incidents)
+    worst, stopped_by = last_words(directory.incidents)
     return ListedRun(
         run=info.run,
         state=_state(info, served, now_s),
@@ -74,6 +77,7 @@ def _one(directory: RunDirectory, now_s: float) -> ListedRun:
         path=str(directory.path),
         severity=None if worst is None else worst.severity,
         headline="" if worst is None else worst.headline,
+        stopped_by=stopped_by if info.ended_s is not None else "",
     )
 
 
@@ -88,8 +92,9 @@ def _state(
     return "starting" if new else "stale"
 
 
-def gravest_open(log: Path) -> Finding | None:
-    """The gravest finding of an incident log that has not closed; the first of equals.
+def last_words(log: Path) -> tuple[Finding | None, str]:
+    """What an incident log leaves open, the gravest finding and of equals the first; and who told
+    the run to stop, if it did.
 
     A log that is not there, or a line that cannot be read, tells nothing.
     """
@@ -99,13 +104,17 @@ def gravest_open(log: Path) -> Finding | None:
             file.seek(max(0, size - LOG_TAIL_BYTES))
             lines = file.read(LOG_TAIL_BYTES).split(b"\n")
     except OSError:
-        return None
+        return None, ""
+    stopped_by = ""
     open_: dict[str, Finding] = {}
     for line in lines:
         try:
             incident = msgspec.json.decode(line, type=Incident)
         except (msgspec.DecodeError, UnicodeDecodeError):  # cut off, or of another version
             continue
+        command = incident.command
+        if command is not None and command.command in STOPS and command.state == "done":
+            stopped_by = command.author
         if incident.finding.kind in NO_VERDICT:
             continue
         if incident.event == "opened":
@@ -113,4 +122,4 @@ def gravest_open(log: Path) -> Finding | None:
         else:
             open_.pop(incident.id, None)
     ranked = sorted(open_.values(), key=lambda one: -SEVERITIES.index(one.severity))
-    return ranked[0] if ranked else None
+    return (ranked[0] if ranked else None), stopped_by

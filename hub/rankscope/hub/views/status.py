@@ -18,6 +18,7 @@ from rankscope.hub.views.knowledge import (
     overhead_s,
     run_step,
 )
+from rankscope.hub.views.stopped import stopped
 from rankscope.protocol import messages as m
 from rankscope.protocol import shapes
 
@@ -61,6 +62,7 @@ def status(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Stat
         full=since <= 0,
         control=commands.note(state, know.asked, know.pending, now_s),
         parity=parity_line(state),
+        stopped=stopped(know, word),
         heard=heard.tolist(),
         heard_ms=np.nan_to_num(heard_s * 1000.0).astype(np.int64).tolist(),
     )

@@ -96,6 +96,7 @@ def last_words(session: Session, code: int, status: Status | None) -> str:
         step=status.step,
         exit_code=code,
         attached=bool(status.ranks),
+        stopped=status.stopped,
     )
     words = f"run {session.directory.run}: {found.line()}"
     if status.verdict is not None:

@@ -22,5 +22,6 @@ def check_line(status: Status) -> list[str]:
         step=status.step,
         exit_code=status.exit_code,
         attached=bool(status.ranks),
+        stopped=status.stopped,
     )
     return [f"{toned(f'{found.glyph} {found.head}', found.tone)}   {found.text}  ({status.run})"]

@@ -76,6 +76,7 @@ def _verdict(status: Status, overview: Overview, width: int) -> Iterator[str]:
         healthy_s=overview.healthy_s,
         exit_code=status.exit_code,
         attached=bool(status.ranks),
+        stopped=status.stopped,
     )
     head = f"{found.glyph} {found.head}   "
     for at, line in enumerate(_wrap(found.text, len(head), width) or [""]):

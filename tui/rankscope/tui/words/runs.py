@@ -25,6 +25,8 @@ def verdict(run: ListedRun) -> Mark:
         return Mark("✓", "no open finding", "good")
     if run.state == "stale":
         return Mark("◌", "its hub is gone without a word", "warn")
+    if run.stopped_by and not run.exit_code:
+        return Mark("■", f"stopped by {safe(run.stopped_by)}", "quiet")
     if run.exit_code is None:
         return Mark("■", "ended", "quiet")
     if run.exit_code == 0:

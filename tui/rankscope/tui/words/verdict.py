@@ -34,15 +34,18 @@ def verdict(
     healthy_s: float | None = None,
     exit_code: int | None = None,
     attached: bool = True,
+    stopped: str = "",
 ) -> Verdict:
     """The verdict from what ``Status`` and ``Overview`` hold of the same names.
 
     ``finding`` is the gravest open one. A notice does not make a run unwell. ``attached``: whether
-    any rank was ever heard of.
+    any rank was ever heard of. ``stopped``: that an operator ended it.
     """
     if finding is not None and finding.severity != "info":
         return _of_finding(state, finding, stalled_s)
     mark = STATES[state]
+    if stopped and state == "finished":
+        return Verdict("quiet", "■", "stopped", f"{safe(stopped)}{_exit_words(exit_code)}")
     if state == "running" and step == 0:
         return Verdict("quiet", "◌", "running", "no step is complete yet")
     match state:

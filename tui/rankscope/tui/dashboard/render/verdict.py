@@ -57,6 +57,7 @@ def verdict_lines(
         healthy_s=None if overview is None else overview.healthy_s,
         exit_code=status.exit_code,
         attached=bool(status.ranks),
+        stopped=status.stopped,
     )
     trouble = said.tone in ("warn", "bad")
     stale = _stale_head(picture, now_t_s)
