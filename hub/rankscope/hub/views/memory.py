@@ -14,7 +14,9 @@ from rankscope.protocol import messages as m
 from rankscope.protocol import shapes
 
 MAX_ROWS = 512
-KINDS = frozenset({"memory-growth", "out-of-memory-forecast", "memory-over-budget"})
+KINDS = frozenset(
+    {"memory-growth", "out-of-memory-forecast", "memory-over-budget", "memory-fragmentation"}
+)
 
 
 def memory(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.MemoryView:
