@@ -9,6 +9,7 @@ import pytest
 from rankscope.protocol.faulttable import IN_SCRIPTS
 from rankscope.trainers.faults.script import INSTALL
 from rankscope.tui.drill.scripts import last_line
+from support import warm
 from support.outside import nothing_left
 from support.runs import RANKSCOPE, environment
 
@@ -16,10 +17,10 @@ SCRIPT = str(Path(__file__).with_name("programs") / "script.py")
 LIMIT_S = 240.0
 
 
-def drill(home: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def drill(home: Path, *arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [*RANKSCOPE, "drill", *arguments],
-        env=environment(home),
+        env=environment(home, **variables),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -66,7 +67,8 @@ def test_a_script_that_cannot_be_drilled_is_told_in_one_line(
     """Exit 2; nothing runs on and no run directory is kept."""
     home = tmp_path / "home"
     with nothing_left(home, within_s=30):
-        ran = drill(home, "sigkill", "--script", SCRIPT, "--json", "--", *arguments)
+        refused = ("sigkill", "--script", SCRIPT, "--json", "--", *arguments)
+        ran = drill(home, *refused, PYTHON_EXEC=warm.python())
     assert ran.returncode == 2, ran
     assert words in ran.stderr
     assert "Traceback" not in ran.stderr

@@ -194,14 +194,47 @@ async def until(condition: Callable[[], Any]) -> Any:
 
 
 def test_what_the_hub_refuses_is_told_with_the_reason() -> None:
-    """A loop that gives no boundary takes no commands."""
+    """In full, also at 80 columns: a loop that gives no boundary takes no commands."""
 
     async def play(desk: Desk) -> None:
         await desk.sees("healthy", "commands unlocked")
         await desk.press("c", "y")
-        await desk.sees("checkpoint refused:", "no call of end_step")
+        await desk.sees("checkpoint refused:", "end_step", "? help")
+        assert "no call of end_step" in " ".join(desk.text().split())
+        assert "…" not in desk.text()
 
-    played(running(), play, unlocked=True, size=(160, 30))
+    played(running(), play, unlocked=True, size=(80, 24))
+
+
+def test_the_screen_of_commands_says_that_none_can_be_given_from_here() -> None:
+    """Not as if they could: neither in their list nor in the footer."""
+
+    async def play(desk: Desk) -> None:
+        await desk.press("8")
+        text = await desk.sees("this dashboard only looks", "what came of saves")
+        assert "u unlock" not in text.splitlines()[-1]
+
+    async def locked(desk: Desk) -> None:
+        await desk.press("8")
+        text = await desk.sees("locked: u unlocks them", "what came of saves")
+        assert "u unlock" in text.splitlines()[-1]
+        await desk.press("u", "y")
+        await desk.until(lambda text: "u unlock" not in text.splitlines()[-1], "unlocked")
+        assert "locked: u unlocks" not in desk.text()
+
+    played(running(), play, readonly=True, size=(100, 30))
+    played(running(), locked, size=(100, 30))
+
+
+def test_no_key_leads_out_that_is_in_no_list() -> None:
+    """Ctrl-S and Ctrl-Q are typed out of habit; the next keys would be the shell's."""
+
+    async def play(desk: Desk) -> None:
+        await desk.sees("healthy")
+        await desk.press("ctrl+s", "ctrl+q", "ctrl+z", "ctrl+backslash", "2")
+        await desk.sees("a step")
+
+    played(running(), play)
 
 
 def test_a_run_that_is_over_takes_no_commands() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.tui.dashboard.action import ScreenName
+from rankscope.tui.dashboard.control import LOCKED
 from rankscope.tui.dashboard.navigation import Navigation
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.ascii import ascii_only
@@ -44,7 +45,8 @@ def picture(scene: str) -> Picture:
 
 
 def drawn(scene: str, width: int, height: int) -> list[str]:
-    lines = screen_of(scene).layout(picture(scene), Room(width, height, 0.0)).lines(height)
+    room = Room(width, height, 0.0, locked=LOCKED)
+    lines = screen_of(scene).layout(picture(scene), room).lines(height)
     assert len(lines) <= height
     assert max(map(width_of, lines), default=0) <= width
     return [text_of(line) for line in lines]

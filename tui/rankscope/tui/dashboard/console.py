@@ -40,6 +40,9 @@ TICK_S = 0.5
 """Numbers and ages move at this pace, however often snapshots come: it is what one can read."""
 
 
+NOTICE_S = 20.0
+"""What a key did is told for so long, or until the next key."""
+
 KEYS = {key: action.name for action in ACTIONS for key in action.keys}
 
 
@@ -88,7 +91,9 @@ class Dashboard(TimeKeys, ControlKeys, ToolKeys, App[None], inherit_bindings=Fal
         self._control = self._take_control(source)
         self._picture = Picture(mailbox.take() or poller.latest, title, readonly, ends_run)
         self._view_behind = self._picture.snapshot.view
-        self._notice = ""
+        self._notice = "" if self._control.may_unlock or not unlocked else self._control.locked
+        self._noticed = ("", 0.0)
+        """The notice that is shown, and since when."""
         self._canvas = Canvas(utf8=utf8)
         self._ascii = None if utf8 else AsciiFilter()
         self._drawn_t_s = 0.0
@@ -192,14 +197,23 @@ class Dashboard(TimeKeys, ControlKeys, ToolKeys, App[None], inherit_bindings=Fal
             self._picture, snapshot=replace(self._picture.snapshot, view=self._view_behind)
         )
 
+    def _fresh_notice(self, now_t_s: float) -> str:
+        """What the last key did, for as long as that is news."""
+        if self._notice != self._noticed[0]:
+            self._noticed = (self._notice, now_t_s)
+        return self._notice if now_t_s - self._noticed[1] < NOTICE_S else ""
+
     def _room(self) -> Room:
+        now_t_s = time.monotonic()
         return Room(
             self.size.width,
             self.size.height,
-            time.monotonic(),
-            self._notice,
+            now_t_s,
+            self._fresh_notice(now_t_s),
             None if self._typed is None else self._typed.text,
             "commands unlocked" if self._control.unlocked and not self._picture.ended else "",
+            self._control.locked,
+            self._control.may_unlock,
         )
 
     def on_resize(self, event: Resize) -> None:

@@ -28,6 +28,17 @@ class Control:
         self.question = ""
         """The command that is asked about, or ``unlock``; empty for none."""
 
+    @property
+    def locked(self) -> str:
+        """Why commands cannot be given from here, or not yet; empty while they are unlocked."""
+        if not self._allowed:
+            return self._why_not
+        return "" if self.unlocked else LOCKED
+
+    @property
+    def may_unlock(self) -> bool:
+        return self._allowed
+
     def ask(self, command: str, picture: Picture) -> str:
         """Ask about ``command``; not empty: why it cannot be given."""
         refused = self._refused(picture)

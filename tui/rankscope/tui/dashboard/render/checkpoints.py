@@ -26,8 +26,13 @@ MOST_BAR = 40
 SHOWN_OUTCOMES = 12
 
 
-def checkpoint_lines(view: CheckpointsView, picture: Picture, width: int) -> list[Line]:
-    """The newest checkpoint and the request in work; progress by rank; history; commands."""
+def checkpoint_lines(
+    view: CheckpointsView, picture: Picture, width: int, locked: str = ""
+) -> list[Line]:
+    """The newest checkpoint and the request in work; progress by rank; history; commands.
+
+    ``locked``: why commands cannot be given from here, or not yet.
+    """
     lines = [*_newest(view, picture, width), *_parity(view, width)]
     lines += _in_work(view, picture, width)
     if view.ranks:
@@ -36,8 +41,8 @@ def checkpoint_lines(view: CheckpointsView, picture: Picture, width: int) -> lis
     lines += [_outcome_line(one, width) for one in view.outcomes[:SHOWN_OUTCOMES]]
     if not view.outcomes:
         lines.append(line("   ", Span("no save so far", "dim")))
-    lines += [BLANK, _title("commands")]
-    lines += [_command_line(action, view, picture, width) for action in CONTROL_ACTIONS]
+    lines += [BLANK, _commands_title(picture, locked, width)]
+    lines += [_command_line(action, view, picture, width, locked) for action in CONTROL_ACTIONS]
     if view.commands:
         lines += [BLANK, _title("what came of commands")]
     for one in view.commands[:SHOWN_OUTCOMES]:
@@ -47,6 +52,14 @@ def checkpoint_lines(view: CheckpointsView, picture: Picture, width: int) -> lis
 
 def _title(text: str) -> Line:
     return line("  ", Span(text, "accent"))
+
+
+def _commands_title(picture: Picture, locked: str, width: int) -> Line:
+    """Whether any could be given from here."""
+    if not locked or picture.ended:
+        return _title("commands")
+    why = clip(safe(locked.removeprefix("commands are ")), max(0, width - 14))
+    return (*_title("commands"), Span("   "), Span(why, "warn"))
 
 
 def _newest(view: CheckpointsView, picture: Picture, width: int) -> list[Line]:
@@ -142,15 +155,21 @@ def _outcome_line(one: SaveOutcome, width: int) -> Line:
     return fit(line(Span(start, style), text, Span(rest, "dim" if one.ok else "")), width)
 
 
-def _command_line(action: Action, view: CheckpointsView, picture: Picture, width: int) -> Line:
+def _command_line(
+    action: Action, view: CheckpointsView, picture: Picture, width: int, locked: str
+) -> Line:
     """One command: its key, and whether it would be accepted now."""
     name = words.command_of(action.name)
     why = words.why_not(name, view, picture.readonly)
+    if not name and picture.ended:
+        why = "the run is over"
     state = f"not now: {safe(why)}" if why else action.help
+    quiet = bool(why or (name and locked))
     head = f"   {right(action.key_text, 2)}  {left(action.label, 14)}  "
-    start = line(Span(head, "dim" if why else "strong"))
+    start = line(Span(head, "dim" if quiet else "strong"))
     return fit(
-        line(*start, Span(clip(state, max(0, width - len(head) - 1)), "dim" if why else "")), width
+        line(*start, Span(clip(state, max(0, width - len(head) - 1)), "dim" if quiet else "")),
+        width,
     )
 
 

@@ -12,6 +12,7 @@ from rankscope.tui.dashboard.render.line import (
     line,
     paragraph,
     spread,
+    text_of,
     width_of,
     wrap,
 )
@@ -89,7 +90,9 @@ def verdict_lines(
         elif trouble:
             lines.append(spread((), hint, width))
         return [*lines, *why]
-    lines.append(spread(line(" " * INDENT, *_who(status, finding)), hint, width))
+    who = line(" " * INDENT, *_who(status, finding))
+    if text_of((*who, *hint)).strip():
+        lines.append(spread(who, hint, width))
     return [*lines, *_next(status, width), *why]
 
 

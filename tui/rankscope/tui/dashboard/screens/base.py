@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from rankscope.tui.dashboard.action import ScreenName
+from rankscope.tui.dashboard.action import Action, ScreenName
 from rankscope.tui.dashboard.actions import footer_actions
 from rankscope.tui.dashboard.filtering import Filter, parsed
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.bottom import footer_line, prompt_line
-from rankscope.tui.dashboard.render.line import Line, Span, fit, line, text_of
+from rankscope.tui.dashboard.render.line import Line, Span, fit, line, text_of, width_of, wrap
 from rankscope.tui.dashboard.render.timeline import rule_or_timeline
 from rankscope.tui.dashboard.render.title import control_lines, title_line
 from rankscope.tui.dashboard.render.verdict import verdict_lines
@@ -21,6 +21,9 @@ from rankscope.tui.feed.poller import Wanted
 from rankscope.tui.words import numbers
 
 Direction = Literal["down", "up", "left", "right", "page_down", "page_up", "first", "last"]
+
+NOTICE_LINES = 3
+"""What takes more than half of the footer is told in lines of its own."""
 
 DIRECTIONS: tuple[Direction, ...] = (
     "down",
@@ -47,6 +50,10 @@ class Room:
     """What is being typed, in place of the footer; None when nothing is."""
     rights: str = ""
     """That commands may be given, while they may."""
+    locked: str = ""
+    """Why commands are not possible from here, or not yet; empty while they are unlocked."""
+    may_unlock: bool = True
+    """Whether that can be changed from here."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +168,11 @@ class Screen:
         ``show`` is a line that must be seen. ``filtered``: what the filter does not admit is left
         out already; else what it matches is marked. ``order``: by what the lines are sorted.
         """
-        bottom = [*(above_footer or []), ()]
+        notice = room.notice
+        long = room.prompt is None and 2 * width_of(notice) > room.width
+        told = wrap(notice, room.width - 4, NOTICE_LINES) if long else []
+        notice_lines = [fit(line("  ", Span(each, "warn")), room.width) for each in told]
+        bottom = [*(above_footer or []), *notice_lines, ()]
         head = top
         if room.height < len(head) + len(bottom) + 3:  # a very low terminal: the verdict stays
             head = head[: max(2, room.height - len(bottom) - 1)]
@@ -171,19 +182,31 @@ class Screen:
         self.offset = max(0, min(self.offset, count - seen))
         position = f"by {order}" if order else ""
         if count > seen:
-            shown = f"{self.offset + 1}-{min(count, self.offset + seen)} of {count}"
-            position = ", ".join(filter(None, (shown, position)))
+            lines_seen = f"{self.offset + 1}-{min(count, self.offset + seen)} of {count}"
+            position = ", ".join(filter(None, (lines_seen, position)))
         if self.filter:
             position = f"/{self.filter}  {position or numbers.plural(count, 'line')}"
             if not filtered:
                 line_at = marked(line_at, parsed(self.filter))
         if room.prompt is None:
-            bottom[-1] = footer_line(
-                footer_actions(self.name, picture.ends_run), room.width, room.notice or position
-            )
+            shown = [
+                each
+                for each in footer_actions(self.name, picture.ends_run)
+                if _of_use(each, picture, room)
+            ]
+            bottom[-1] = footer_line(shown, room.width, position if long else notice or position)
         else:
             bottom[-1] = prompt_line(room.prompt, room.width, position)
         return Layout(head, count, line_at, bottom, room.width, self.offset)
+
+
+def _of_use(action: Action, picture: Picture, room: Room) -> bool:
+    """Whether a key does something here and now, as far as commands are concerned."""
+    if action.group != "control":
+        return True
+    if picture.ended or picture.stands_still or not room.may_unlock:
+        return False
+    return action.name != "unlock" or bool(room.locked)
 
 
 def marked(line_at: Callable[[int], Line], wanted: Filter) -> Callable[[int], Line]:

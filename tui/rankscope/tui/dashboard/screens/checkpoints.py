@@ -25,5 +25,5 @@ class CheckpointsScreen(Screen):
         view = picture.snapshot.view
         lines = []
         if isinstance(view, CheckpointsView):
-            lines = checkpoint_lines(view, picture, room.width)
+            lines = checkpoint_lines(view, picture, room.width, room.locked)
         return self.finish(picture, room, top, len(lines), lines.__getitem__)
