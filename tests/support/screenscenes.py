@@ -247,6 +247,32 @@ def shown(view: Shape, snapshot: Snapshot | None = None) -> Snapshot:
     return replace(snapshot or run(8, 4), view=view)
 
 
+def over_view() -> s.CheckpointsView:
+    """Of a run that an operator stopped; its ages are as of long after that."""
+    stop = s.Command(
+        request=9,
+        command="stop",
+        author="ada@laptop",
+        age_s=4000.0,
+        state="done",
+        text="training stops after step 12480",
+        step=12480,
+        ended_age_s=3999.0,
+    )
+    over = dict.fromkeys(POSSIBLE, "the run is over")
+    return msgspec.structs.replace(checkpoints_view(), possible=over, commands=[stop])
+
+
+def _stopped() -> Snapshot:
+    from support.scenes import finished
+
+    snapshot = shown(over_view(), finished())
+    assert snapshot.status is not None
+    by = "by ada@laptop after step 12480: the 480 steps since checkpoint 12000 are not saved"
+    status = msgspec.structs.replace(snapshot.status, stopped=by)
+    return replace(snapshot, status=status, view_hub_s=HUB_S)
+
+
 def _stalled() -> Snapshot:
     from support.scenes import dead
 
@@ -313,6 +339,7 @@ SCENES: dict[str, Callable[[], Snapshot]] = {
     "checkpoints-healthy": lambda: shown(checkpoints_view()),
     "checkpoints-saving": lambda: shown(checkpoints_view(saving=True), _controlled(SAVING)),
     "checkpoints-failed": lambda: shown(checkpoints_view(failed=True), _stalled()),
+    "checkpoints-over": _stopped,
     "checkpoints-none": lambda: shown(no_checkpoints(), run(2, 2, gpu=False)),
     "memory-healthy": lambda: shown(memory_view()),
     "memory-growing": lambda: shown(memory_view(growing=True), _growing()),

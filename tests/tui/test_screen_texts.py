@@ -1,6 +1,7 @@
 """The screens of steps, checkpoints and runs as text: the same words, for a pipe."""
 
 import json
+import time
 from pathlib import Path
 
 import msgspec
@@ -73,6 +74,17 @@ def test_a_runs_verdict_is_the_gravest_finding_that_its_log_leaves_open(tmp_path
     assert found is not None
     assert found.severity == "critical"
     assert last_words(tmp_path / "none") == (None, "")
+
+
+def test_what_came_of_a_run_that_is_over_is_told_by_the_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An age as of its end would still read 0.0 s the next morning."""
+    monkeypatch.setattr("time.localtime", time.gmtime)
+    text = "\n".join(checkpoints_text(scenes.over_view(), 200, HUB_S))
+    assert "ago" not in text
+    assert time.strftime("at %m-%d %H:%M:%S", time.gmtime(HUB_S - 3999.0)) in text
+    assert " ago" in "\n".join(checkpoints_text(scenes.checkpoints_view(), 200, HUB_S))
 
 
 @pytest.mark.parametrize("name", ["stop", "checkpoint-and-stop"])

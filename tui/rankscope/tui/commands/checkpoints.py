@@ -15,15 +15,19 @@ def options(parser: OneLineParser) -> None:
 
 def run(given: Namespace) -> int:
     from rankscope.protocol import jsontext
+    from rankscope.protocol.exits import UserError
     from rankscope.protocol.shapes import CheckpointsView
     from rankscope.tui import source
     from rankscope.tui.text.checkpoints import checkpoints_text
     from rankscope.tui.text.output import width, write
 
     with source.open_client(given) as client:
-        view = source.ask(client, "checkpoints", CheckpointsView)
+        reply = client.ask("checkpoints")
+    view = reply.body
+    if not isinstance(view, CheckpointsView):
+        raise UserError("the hub's checkpoints are empty; use one rankscope version on both sides")
     if given.json:
         print(jsontext.dumps(view))
     else:
-        write(checkpoints_text(view, width()))
+        write(checkpoints_text(view, width(), reply.hub_s))
     return Exit.FINE

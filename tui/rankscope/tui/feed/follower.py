@@ -61,6 +61,8 @@ class Snapshot:
     view: Shape | None = None
     """The one further view asked for with :meth:`Poller.request_view`; another one for a moment
     after that was changed: look at its type."""
+    view_hub_s: float | None = None
+    """The hub's clock when ``view`` came: its ages are as of then."""
     past: Past | None = None
     """Not None: this is no live picture but of that moment of the recording."""
 
@@ -81,7 +83,7 @@ class Follower:
         self._held: Held | None = None
         self._overview: tuple[Overview, float] | None = None
         self._incidents: Incidents | None = None
-        self._view: tuple[Wanted, Shape, int] | None = None
+        self._view: tuple[Wanted, Shape, int, float] | None = None
         self._status_version = self._overview_version = self._incidents_version = 0
 
     def reset(self) -> None:
@@ -120,6 +122,7 @@ class Follower:
             self._overview = (overview.body, overview.hub_s)
         self._overview_version = overview.version
         hub_s = max(hub_s, overview.hub_s)
+        found = self._ask_view(connection, view, more)
         return Snapshot(
             status=None if self._held is None else status_at(self._held, hub_s),
             overview=None if self._overview is None else overview_at(*self._overview, hub_s),
@@ -131,7 +134,8 @@ class Follower:
             replay=connection.replay,
             rank=self._ask_rank(connection, rank, more),
             incidents=self._ask_incidents(connection, more) if incidents else None,
-            view=self._ask_view(connection, view, more),
+            view=None if found is None else found[0],
+            view_hub_s=None if found is None else found[1],
         )
 
     def _ask_rank(
@@ -156,7 +160,10 @@ class Follower:
         self._incidents_version = reply.version
         return self._incidents
 
-    def _ask_view(self, connection: Connection, wanted: Wanted | None, more: Args) -> Shape | None:
+    def _ask_view(
+        self, connection: Connection, wanted: Wanted | None, more: Args
+    ) -> tuple[Shape, float] | None:
+        """The view and the hub's clock when it came."""
         if wanted is None:
             return None
         known = self._view if self._view is not None and self._view[0] == wanted else None
@@ -169,5 +176,5 @@ class Follower:
         except UserError:  # no such rank yet, or a hub of another version
             return None
         if reply.body is not None:
-            self._view = known = (wanted, reply.body, reply.version)
-        return None if known is None else known[1]
+            self._view = known = (wanted, reply.body, reply.version, reply.hub_s)
+        return None if known is None else (known[1], known[3])

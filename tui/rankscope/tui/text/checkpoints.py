@@ -17,8 +17,17 @@ COLUMNS = (
 )
 
 
-def checkpoints_text(view: CheckpointsView, width: int = 80) -> list[str]:
-    """The newest checkpoint, the save in work, what came of earlier ones, and of commands."""
+def checkpoints_text(
+    view: CheckpointsView, width: int = 80, at_s: float | None = None
+) -> list[str]:
+    """The newest checkpoint, the save in work, what came of earlier ones, and of commands.
+
+    ``at_s``: the Unix time as of which the view's ages are.
+    """
+
+    def ago(age_s: float) -> str:
+        return numbers.ago(age_s, at_s, over=words.is_over(view))
+
     lines = [_newest(view)]
     if view.parity is not None:
         lines.append(safe(view.parity.text))
@@ -32,9 +41,17 @@ def checkpoints_text(view: CheckpointsView, width: int = 80) -> list[str]:
         if view.left_out:
             lines.append(f"{numbers.plural(view.left_out, 'rank')} further along left out")
     if view.outcomes:
-        lines += ["", "saves, the newest first:", *map(_outcome, view.outcomes)]
+        lines += [
+            "",
+            "saves, the newest first:",
+            *(_outcome(one, ago(one.age_s)) for one in view.outcomes),
+        ]
     if view.commands:
-        lines += ["", "commands, the newest first:", *map(_command, view.commands)]
+        lines += [
+            "",
+            "commands, the newest first:",
+            *(_command(one, ago(_since_s(one))) for one in view.commands),
+        ]
     refused = {name: safe(why) for name, why in view.possible.items() if why}
     if len(refused) == len(view.possible) and len(set(refused.values())) == 1:
         lines += ["", f"no command is possible now: {next(iter(refused.values()))}"]
@@ -62,15 +79,18 @@ def _row(row: SaveRow, slowest: int | None) -> tuple[str, ...]:
     )
 
 
-def _outcome(one: SaveOutcome) -> str:
+def _since_s(one: Command) -> float:
+    return one.age_s if one.ended_age_s is None else one.ended_age_s
+
+
+def _outcome(one: SaveOutcome, ago: str) -> str:
     mark = words.outcome_mark(one)
     head = toned(f"{mark.glyph} {mark.word}", mark.tone)
     step = f"step {numbers.count(one.step)}"
-    return f"  {head}  {step}  {numbers.age(one.age_s)} ago  {words.outcome_text(one)}"
+    return f"  {head}  {step}  {ago}  {words.outcome_text(one)}"
 
 
-def _command(one: Command) -> str:
+def _command(one: Command, ago: str) -> str:
     mark = words.command_mark(one)
     head = toned(f"{mark.glyph} {mark.word}", mark.tone)
-    ago = numbers.age(one.age_s if one.ended_age_s is None else one.ended_age_s)
-    return f"  {head}  {one.command}  {ago} ago  {safe(one.author)}: {safe(one.text)}"
+    return f"  {head}  {one.command}  {ago}  {safe(one.author)}: {safe(one.text)}"

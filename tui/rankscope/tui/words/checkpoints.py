@@ -4,6 +4,8 @@ from rankscope.protocol.shapes import CheckpointsView, Command, SaveOutcome, Sav
 from rankscope.tui.words import numbers
 from rankscope.tui.words.marks import Mark, safe
 
+RUN_OVER = "the run is over"
+"""Why nothing is possible then, as the hub says it."""
 WRITTEN = ("syncing", "publishing")
 """Phases in which all bytes are written."""
 
@@ -40,6 +42,11 @@ def _left_s(row: SaveRow) -> float:
     if not row.rate_bytes_per_s or row.phase in WRITTEN:
         return 0.0
     return (row.total_bytes - row.done_bytes) / row.rate_bytes_per_s
+
+
+def is_over(view: CheckpointsView) -> bool:
+    """Whether the run is: its ages are as of its end then, or stand still."""
+    return bool(view.possible) and set(view.possible.values()) == {RUN_OVER}
 
 
 def outcome_mark(one: SaveOutcome) -> Mark:

@@ -1,6 +1,7 @@
 """Numbers as people read them. None and what cannot be known is a dash."""
 
 import math
+import time
 
 DASH = "–"
 
@@ -10,6 +11,14 @@ def count(value: int | None) -> str:
     if value is None:
         return DASH
     return f"{value:,}".replace(",", " ") if abs(value) >= 10_000 else str(value)
+
+
+def ago(age_s: float, at_s: float | None, *, over: bool) -> str:
+    """``6.6 s ago``; of a run that is over the clock's time, which does not grow old: ``at 11-30
+    01:24:03``. ``at_s``: the Unix time as of which ``age_s`` is; None: not known."""
+    if not over or at_s is None:
+        return f"{age(age_s)} ago"
+    return time.strftime("at %m-%d %H:%M:%S", time.localtime(at_s - age_s))
 
 
 def age(seconds: float | None) -> str:

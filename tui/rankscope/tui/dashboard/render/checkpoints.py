@@ -22,6 +22,8 @@ from rankscope.tui.words.marks import safe
 
 HEAD = 12
 RANK, PHASE, FOR, SHARE, AMOUNT, RATE = 6, 17, 7, 5, 19, 10
+AGO = 17
+"""``at 11-30 01:24:03``"""
 MOST_BAR = 40
 SHOWN_OUTCOMES = 12
 
@@ -38,7 +40,10 @@ def checkpoint_lines(
     if view.ranks:
         lines += [BLANK, *_progress(view, width)]
     lines += [BLANK, _title("what came of saves, the newest first")]
-    lines += [_outcome_line(one, width) for one in view.outcomes[:SHOWN_OUTCOMES]]
+    lines += [
+        _outcome_line(one, _ago(one.age_s, view, picture), width)
+        for one in view.outcomes[:SHOWN_OUTCOMES]
+    ]
     if not view.outcomes:
         lines.append(line("   ", Span("no save so far", "dim")))
     lines += [BLANK, _commands_title(picture, locked, width)]
@@ -46,8 +51,14 @@ def checkpoint_lines(
     if view.commands:
         lines += [BLANK, _title("what came of commands")]
     for one in view.commands[:SHOWN_OUTCOMES]:
-        lines.append(_over_line(one, width))
+        ago_s = one.age_s if one.ended_age_s is None else one.ended_age_s
+        lines.append(_over_line(one, _ago(ago_s, view, picture), width))
     return lines
+
+
+def _ago(age_s: float, view: CheckpointsView, picture: Picture) -> str:
+    at_s = picture.snapshot.view_hub_s
+    return numbers.ago(age_s, at_s, over=words.is_over(view))
 
 
 def _title(text: str) -> Line:
@@ -71,7 +82,7 @@ def _newest(view: CheckpointsView, picture: Picture, width: int) -> list[Line]:
     state = "verified" if saved.verified else "not verified"
     parts = [f"step {numbers.count(saved.step)} {state}"]
     if made is not None:
-        parts.append(f"{numbers.age(made.age_s)} ago")
+        parts.append(_ago(made.age_s, view, picture))
     back = 0 if picture.status is None else picture.status.step - saved.step
     if back > 0:
         parts.append(f"{numbers.plural(back, 'step')} back")
@@ -145,11 +156,11 @@ def _rank_line(row: SaveRow, slowest: bool, bar: int, width: int) -> Line:
     )
 
 
-def _outcome_line(one: SaveOutcome, width: int) -> Line:
+def _outcome_line(one: SaveOutcome, ago: str, width: int) -> Line:
     mark = words.outcome_mark(one)
     style: StyleName = "good" if mark.tone == "good" else "bad" if mark.tone == "bad" else "dim"
     start = f"   {mark.glyph} {left(mark.word, 9)} "
-    text = f"step {right(numbers.count(one.step), 7)}  {right(numbers.age(one.age_s), 10)} ago  "
+    text = f"step {right(numbers.count(one.step), 7)}  {right(ago, AGO)}  "
     told = words.outcome_text(one)
     rest = clip(told, max(0, width - len(start) - len(text) - 1))
     return fit(line(Span(start, style), text, Span(rest, "dim" if one.ok else "")), width)
@@ -173,12 +184,11 @@ def _command_line(
     )
 
 
-def _over_line(one: Command, width: int) -> Line:
+def _over_line(one: Command, ago: str, width: int) -> Line:
     mark = words.command_mark(one)
     style: StyleName = "good" if mark.tone == "good" else "bad" if mark.tone == "bad" else "dim"
     start = f"   {mark.glyph} {left(mark.word, 9)} "
-    ago = one.age_s if one.ended_age_s is None else one.ended_age_s
-    text = f"{left(one.command, 19)}  {right(numbers.age(ago), 10)} ago  "
+    text = f"{left(one.command, 19)}  {right(ago, AGO)}  "
     told = f"{safe(one.author)}: {safe(one.text)}"
     rest = clip(told, max(0, width - len(start) - len(text) - 1))
     return fit(line(Span(start, style), text, Span(rest, "dim")), width)
