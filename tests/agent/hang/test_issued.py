@@ -269,6 +269,28 @@ def test_an_end_in_order_outlives_the_rank(box: BlackBox) -> None:
     assert not blackbox.finished(b"")
 
 
+def test_a_process_that_is_observed_anew_has_not_ended() -> None:
+    """What its first observation left is taken back, for that is what its sentinel may read."""
+    first, second = (Observer().probes[Issued.name] for _ in range(2))
+    assert isinstance(first, Issued)
+    assert isinstance(second, Issued)
+    try:
+        first.install()
+        assert first.box is not None
+        first.finished("exception")
+        assert not blackbox.finished(contents(first.box))
+        first.finished("finished")
+        first.uninstall()
+        assert blackbox.finished(contents(first.box))
+        second.install()
+        assert not blackbox.finished(contents(first.box))
+    finally:
+        for probe in (first, second):
+            probe.uninstall()
+            if probe.box is not None:
+                probe.box.close()
+
+
 class Finished(dist.Work):
     def wait(self, timeout: Any = None) -> bool:
         return True

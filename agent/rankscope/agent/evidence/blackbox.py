@@ -90,9 +90,9 @@ class BlackBox:
         memory[at + _HEAD_BYTES : at + _HEAD_BYTES + len(body)] = body
         _NUMBER.pack_into(memory, at, count)
 
-    def finish(self) -> None:
-        """The observation ends in order."""
-        self._memory[CALLS_BYTES] = 1
+    def finish(self, ended: bool = True) -> None:
+        """The observation ends in order; or it did, and the process is observed anew."""
+        self._memory[CALLS_BYTES] = int(ended)
 
     def contents(self) -> bytes:
         return self._memory[:]

@@ -7,6 +7,7 @@ which knows the functions themselves, is not disturbed. Calls that torch makes o
 recorder has them all.
 """
 
+import contextlib
 import functools
 import os
 import sys
@@ -60,6 +61,9 @@ class Issued(Probe):
     def install(self) -> None:
         for other in list(_lingering):
             other.stop()
+        while _finished:  # the sentinel may have opened the one of before
+            with contextlib.suppress(ValueError):
+                _finished.pop().finish(False)
         try:
             from torch._C._distributed_c10d import ProcessGroup, Work
         except ImportError:  # a torch without distributed
@@ -98,6 +102,7 @@ class Issued(Probe):
         """The observation ends; that it did so in order outlives the rank."""
         if self.box is not None and reason == "finished":
             self.box.finish()
+            _finished.append(self.box)
 
     def stop(self) -> None:
         """Linger no more."""
@@ -237,6 +242,7 @@ def _kind_of(args: Any) -> tuple[Any, ...]:
 
 
 _lingering: list[Issued] = []
+_finished: list[BlackBox] = []
 
 _DISTRIBUTED = (
     join("torch", "distributed", "distributed_c10d.py"),  # noqa: PTH118
