@@ -6,10 +6,12 @@ import sys
 import time
 
 import msgspec
+import numpy as np
 
 from rankscope.hub import incidents
 from rankscope.hub.clock import FrozenClock
 from rankscope.hub.core import Core
+from rankscope.hub.liveness import by_host, live
 from rankscope.hub.past import Past, PastServer
 from rankscope.hub.restore import restore
 from rankscope.hub.runstate import run_state
@@ -21,6 +23,8 @@ from rankscope.protocol import messages as m
 from rankscope.protocol.keys import ClientKey, new_pair
 from rankscope.protocol.rundir import RunDirectory, RunInfo
 from rankscope.protocol.shapes import Finding
+
+NAMED_PIDS = 8
 
 ENDED = ("finished", "failed")
 
@@ -65,12 +69,15 @@ def past(directory: RunDirectory, info: RunInfo, asked_s: float) -> tuple[Core, 
     core = Core(state, incidents.Incidents(incidents.read(directory.incidents)), now_s=last_s)
     core.tick(last_s)
     if info.ended_s is None and run_state(state, last_s) not in ENDED:
-        core.know.findings.append(_no_hub(last_s, asked_s))
+        core.know.findings.append(_no_hub(state, directory, last_s, asked_s))
     return core, FrozenClock(last_s)
 
 
-def _no_hub(last_s: float, asked_s: float) -> Finding:
-    """The hub ended without a word while the run went on: all that is shown may be long past."""
+def _no_hub(state: RunState, directory: RunDirectory, last_s: float, asked_s: float) -> Finding:
+    """The hub ended without a word while the run went on: all that is shown may be long past.
+
+    Training needs no hub: what to look at are the ranks, and a hub can be had again.
+    """
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(last_s))
     return Finding(
         kind="link-lost",
@@ -80,6 +87,22 @@ def _no_hub(last_s: float, asked_s: float) -> Finding:
         step=None,
         since_s=max(0.0, asked_s - last_s),
         headline=f"nothing is known since {at}: the hub is gone and the run had not ended",
-        evidence=["no hub holds this run's lock, and run.json names no end"],
-        next="see whether its ranks still run; what is shown here is what was known then",
+        evidence=[
+            "no hub holds this run's lock, and run.json names no end",
+            "training does not need its hub: it may well go on",
+            "what is shown here is what was known then",
+        ],
+        next=_look(state, directory),
     )
+
+
+def _look(state: RunState, directory: RunDirectory) -> str:
+    """How to see whether the ranks still run, and how to have a hub again."""
+    again = f"if so, watch it again: {sys.executable} -m rankscope.hub --run-dir {directory.path} &"
+    for host, ranks in by_host(np.where(live(state), state.ranks.host[: state.size()], -1)):
+        pids = [pid for pid in state.ranks.pid[ranks].tolist() if pid >= 0]
+        if pids:
+            on = state.words.hosts.values[host]
+            shown = ",".join(map(str, pids[:NAMED_PIDS]))
+            return f"see whether its ranks still run: ps -p {shown} (on {on}); {again}"
+    return f"see whether its ranks still run; {again}"
