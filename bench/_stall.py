@@ -1,10 +1,13 @@
 """What a save adds to training until it is published, beside ``dcp.save`` in the same run.
 
-Two ranks train a sharded model; each writes over 300 MB. Blocks of steps without a save alternate
-with saves of ours and of DCP. What a save of ours adds is the wall time from its call to the end of
-the first step after its publication, less as many steps as were made meanwhile, at the mean of the
-blocks before and behind it. The same is worked out for steps without a save (``noise``): what it is
-apart from 0, and how far it scatters, is what the machine does by itself.
+Two ranks train experts of their own (parameters sharded over the ranks, of which none is gathered)
+and a head that all share; each writes over 300 MB. FSDP2 over gloo would do nothing but send: its
+own threads leave no core free, and a step's time scatters by more than what is looked for here.
+
+Blocks of steps without a save alternate with saves of ours and of DCP. What a save of ours adds is
+the wall time from its call to the end of the first step after its publication, less as many steps
+as were made meanwhile, at the mean of the blocks before and behind it. The same is worked out for
+steps without a save (``noise``): how far that scatters is what the machine does by itself.
 
 The kernel says where the added time went (``/proc/thread-self/schedstat``, proc(5)): the training
 thread computed longer (caches and memory were shared), it waited for a core, or it was blocked (in
@@ -23,14 +26,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 RANKS = 2
-WIDTH, LAYERS = 2048, 12
-"""50 million parameters: with AdamW's state 600 MB, 300 on each of two ranks."""
+WIDTH, LAYERS = 2048, 6
+"""25 million parameters on each rank: with AdamW's state 302 MB."""
 
-BATCH = 64
-STEPS = 5
+BATCH = 48
+STEPS = 8
 """Without a save, in each block."""
 
-WARM = 2
+WARM = 1
 EACH_THEIRS = 3
 """A save of DCP for so many of ours."""
 
@@ -71,20 +74,33 @@ def rank_main(folder: Path, until_s: float) -> None:
     """Blocks and saves until ``until_s`` (monotonic); each rank leaves what it found."""
     import torch
     import torch.distributed as dist
-    from torch import nn
+    from torch import Tensor, nn
     from torch.distributed.checkpoint.state_dict import get_state_dict
     from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
-    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor, Shard
 
     from rankscope.agent.checkpoint import Checkpointer
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank = dist.get_rank()
-    model: nn.Module = nn.Sequential(*(nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(LAYERS)))
-    for layer in model:  # type: ignore[attr-defined]
-        fully_shard(layer)
-    fully_shard(model)
+    mesh = init_device_mesh("cpu", (RANKS,))
+
+    class Experts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            own = (torch.randn(WIDTH, WIDTH) / WIDTH**0.5 for _ in range(LAYERS))
+            sharded = (DTensor.from_local(one, mesh, [Shard(0)]) for one in own)
+            self.weights = nn.ParameterList(map(nn.Parameter, sharded))
+            self.head = nn.Linear(WIDTH, 16)
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            for weight in self.weights:
+                inputs = nn.functional.relu(inputs @ weight.to_local())
+            return self.head(inputs)  # type: ignore[no-any-return]
+
+    model = Experts()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     inputs = torch.randn(BATCH, WIDTH)
     saver = Checkpointer(state={"model": model, "optimizer": optimizer}, dir=folder / "ours")
@@ -92,6 +108,9 @@ def rank_main(folder: Path, until_s: float) -> None:
     def step(more: bool = False) -> bool:
         """One step; whether there is more to do for any rank, as a real loop asks at each."""
         model(inputs).square().mean().backward()
+        for parameter in model.head.parameters():
+            assert parameter.grad is not None
+            dist.all_reduce(parameter.grad)
         optimizer.step()
         optimizer.zero_grad()
         any_more = torch.tensor(int(more))

@@ -51,7 +51,7 @@ def cpu_main(folder: Path) -> None:
 
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # of a process group that is not there
-    layers = (nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(LAYERS // RANKS))
+    layers = (nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(LAYERS))
     model = nn.Sequential(*layers)
     optimizer = torch.optim.AdamW(model.parameters())
     model(torch.randn(8, WIDTH)).square().mean().backward()

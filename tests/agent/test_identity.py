@@ -2,7 +2,7 @@
 
 import pytest
 
-from rankscope.agent.identity import ALONE, Identity, decide, from_environ
+from rankscope.agent.identity import ALONE, Identity, decide, from_environ, life
 
 TORCHRUN = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "TORCHELASTIC_RESTART_COUNT": "2"}
 
@@ -50,3 +50,12 @@ def test_torch_goes_before_the_launcher(
 ) -> None:
     """A process with neither is rank 0 of 1 once a step has ended, and open before."""
     assert decide(torch_says, launcher_says, trained=trained) == identity
+
+
+def test_ranks_of_one_node_are_in_the_same_life_and_those_of_several_in_no_countable_one() -> None:
+    """Each node's launcher counts the failures of its own ranks only."""
+    restarted = {"WORLD_SIZE": "4", "TORCHELASTIC_RESTART_COUNT": "2"}
+    assert life({**restarted, "LOCAL_WORLD_SIZE": "4"}) == 2
+    assert life({**restarted, "LOCAL_WORLD_SIZE": "2"}) == 0
+    assert life(restarted) == 0
+    assert life({}) == 0

@@ -19,7 +19,7 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-from rankscope.agent.checkpoint import Checkpointer
+from rankscope.agent.checkpoint import Checkpointer, stores
 from rankscope.protocol.exits import UserError
 
 WIDTH = 130
@@ -131,6 +131,18 @@ def main(told: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def in_launchers_store(rank: int, count: int, port: int, life: int) -> None:
+    """A store that outlives the ranks, as a launcher's may, is that of the ranks.
+
+    gloo itself would find the addresses of the ranks before in it, so it has a part of its own.
+    """
+    os.environ |= {"LOCAL_WORLD_SIZE": str(count), "TORCHELASTIC_RESTART_COUNT": str(life)}
+    launchers = dist.TCPStore("127.0.0.1", port)
+    own = dist.PrefixStore(f"gloo-{life}", launchers)
+    dist.init_process_group("gloo", store=own, rank=rank, world_size=count)
+    stores._get_default_store = lambda: launchers
+
+
 def run(answer: Connection, rank: int, count: int, port: int, told: dict[str, Any]) -> None:
     """What the process of ``rank`` of ``count`` does."""
     os.environ.update(
@@ -141,7 +153,10 @@ def run(answer: Connection, rank: int, count: int, port: int, told: dict[str, An
         RANKSCOPE="off",
     )
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    if "life" not in told:
+        dist.init_process_group("gloo")
+    else:
+        in_launchers_store(rank, count, *told["life"])
     answer.send(main(told))
     answer.close()
     dist.barrier()

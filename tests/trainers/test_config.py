@@ -2,13 +2,14 @@
 
 import itertools
 import math
+import signal
 from pathlib import Path
 
 import pytest
 import torch
 
 from rankscope.protocol.exits import Exit, UserError
-from rankscope.trainers.config import Config, from_arguments, parser
+from rankscope.trainers.config import Config, from_arguments, parser, signals
 from rankscope.trainers.data import build, check_text
 from rankscope.trainers.ddp import TRAINER as DDP
 from rankscope.trainers.fsdp2 import TRAINER as FSDP2
@@ -192,3 +193,26 @@ def test_the_learning_rate_rises_and_falls() -> None:
 def test_a_run_shorter_than_its_warm_up_has_a_learning_rate() -> None:
     """Three updates of a warm-up of ten."""
     assert learning_rate(3, peak=1.0, warmup=10, steps=3) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--on-signal", "USR9"), "there is no such signal; write it as USR1"),
+        (("--on-signal", "SIGKILL"), "no process can answer to that one"),
+        (("--on-signal", "USR1"), "takes a --checkpoint-dir"),
+        (("--on-signal", "USR1", "--attach", "plain"), "takes --attach full"),
+    ],
+)
+def test_a_signal_that_the_ranks_cannot_save_and_stop_at_is_refused(
+    options: tuple[str, ...], says: str
+) -> None:
+    """In words that say what to do."""
+    with pytest.raises(UserError, match=says):
+        parse(*options)
+
+
+def test_signals_are_named_with_and_without_the_sig() -> None:
+    """As kill and sbatch write them."""
+    given = ("--on-signal", "usr1", "--on-signal", "SIGUSR2", "--checkpoint-dir", "saved")
+    assert signals(parse(*given)) == [signal.SIGUSR1, signal.SIGUSR2]

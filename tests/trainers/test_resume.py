@@ -1,12 +1,18 @@
 """Trainers that go on from a checkpoint: as if nothing had been, with any number of ranks."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rankscope.protocol import checkpoints
 from rankscope.trainers.config import Config
 from rankscope.trainers.data import build
 from rankscope.trainers.launch import Ranks
@@ -15,6 +21,8 @@ from rankscope.trainers.resume import Position
 from rankscope.trainers.watch import Unwatched
 
 Launch = Callable[..., Any]
+
+TIMEOUT_S = 120.0
 
 SMALL = (
     *("--seq-len", "32", "--dim", "16", "--layers", "1", "--heads", "1", "--attach", "none"),
@@ -126,3 +134,30 @@ def test_what_cannot_be_gone_on_from_is_refused_in_one_line(
     assert ended.code == 2, ended
     assert words in ended.stderr
     assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.processes
+def test_a_trainer_that_is_sent_its_schedulers_signal_saves_and_stops(tmp_path: Path) -> None:
+    """In order, with the step it stopped at saved; ``--resume auto`` goes on from there."""
+    told, saved = tmp_path / "steps.jsonl", tmp_path / "saved"
+    command = [sys.executable, "-m", "rankscope.trainers.ddp", *SMALL, "--steps", "1000000"]
+    command += ["--attach", "full", "--on-signal", "USR1"]
+    command += ["--checkpoint-dir", str(saved), "--history", str(told)]
+    variables = os.environ | {"RANKSCOPE_HOME": str(tmp_path / "home"), "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True) as run:
+        try:
+            deadline = time.monotonic() + TIMEOUT_S
+            while not told.exists() or told.read_text().count("\n") < 3:
+                assert run.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            run.send_signal(signal.SIGUSR1)
+            _, stderr = run.communicate(timeout=TIMEOUT_S)
+        finally:
+            run.kill()
+    assert run.returncode == 0, stderr
+    step = json.loads(told.read_text().splitlines()[-1])["step"]
+    assert f"stopped after step {step}" in stderr
+    (found,), _ = checkpoints.find(saved)
+    assert found.step == step
+    assert checkpoints.verify(saved / found.name).state == "complete"

@@ -28,7 +28,7 @@ def from_environ(environ: Mapping[str, str] = os.environ) -> Identity | None:
         rank,
         world_size,
         rank if local_rank is None else local_rank,
-        _count(environ, "TORCHELASTIC_RESTART_COUNT") or 0,
+        attempt(environ),
     )
 
 
@@ -43,8 +43,24 @@ def from_torch(environ: Mapping[str, str] = os.environ) -> Identity | None:
         rank,
         world_size,
         rank if local_rank is None else local_rank,
-        _count(environ, "TORCHELASTIC_RESTART_COUNT") or 0,
+        attempt(environ),
     )
+
+
+def attempt(environ: Mapping[str, str] = os.environ) -> int:
+    """How often the launcher has restarted the ranks; 0 where none says so."""
+    return _count(environ, "TORCHELASTIC_RESTART_COUNT") or 0
+
+
+def life(environ: Mapping[str, str] = os.environ) -> int:
+    """The attempt where it is the same number on all ranks: on one node; elsewhere 0.
+
+    Each node's launcher counts the failures of its own ranks: a restart because of another node's
+    is none of them. So ranks of several nodes must not look for each other by this number.
+    """
+    world_size = _count(environ, "WORLD_SIZE")
+    alone = world_size is not None and world_size == _count(environ, "LOCAL_WORLD_SIZE")
+    return attempt(environ) if alone else 0
 
 
 def decide(

@@ -137,6 +137,8 @@ CHECKPOINT = (
           ("checkpoint-failed",), ("phase",), allowed=("rank-dead",), options=SAVES),
     Fault("stopped-in-save", "is stopped while it writes a checkpoint", ("checkpoint-failed",),
           ("phase",), allowed=("rank-stopped",), options=SAVES),
+    Fault("save-slow", "is far slower than the others in writing a checkpoint",
+          ("checkpoint-slow",), ("phase",), argument=SECONDS, least_ranks=2, options=SAVES),
 )  # fmt: skip
 
 FAULTS: tuple[Fault, ...] = (

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch.distributed as dist
 
 from rankscope.protocol import checkpoints
 
@@ -137,6 +138,21 @@ def test_rank_0_killed_while_it_publishes_leaves_the_checkpoint_before_it(
     again = ranks(2, dir=tmp_path, steps=4, resume="auto", saves={"4": 0}).lines()
     assert again[0]["resumed"][:2] == [2, [f"{others[0]}: not a checkpoint's name"]]
     assert complete(tmp_path) == ["step-00000004", "step-00000002"]
+
+
+def test_ranks_that_were_restarted_on_the_same_store_do_not_heed_those_before(
+    ranks: Any, tmp_path: Path
+) -> None:
+    """A launcher's store keeps what was said of the save of the same step, which had failed."""
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    failing = [[1, 2, "writing", "raise"]]
+    ended = []
+    for life, breaks in enumerate([failing, []]):
+        run = ranks(
+            2, dir=tmp_path, steps=2, saves={"2": 0}, breaks=breaks, life=(store.port, life)
+        )
+        ended.append(run.lines()[0]["outcomes"])
+    assert [[ok for _, ok, _ in outcomes] for outcomes in ended] == [[False], [True]], ended
 
 
 def test_a_rank_that_is_stopped_in_a_save_is_named_and_training_can_go_on(

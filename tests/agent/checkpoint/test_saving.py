@@ -281,6 +281,38 @@ def test_a_save_can_be_cancelled(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_save_that_is_not_over_is_not_hidden_by_the_next_one(tmp_path: Path) -> None:
+    """That one is copied already and waits: progress is of the first, and either can be cancelled
+    without the other."""
+    for cancelled, came in ((None, [True, True]), (7, [False, True]), (0, [True, False])):
+        reached, go_on = threading.Event(), threading.Event()
+        saver = Checkpointer(state={"model": nn.Linear(8, 8)}, dir=tmp_path / str(cancelled))
+        outcomes: list[bool] = []
+
+        def on_phase(
+            phase: str,
+            step: int,
+            reached: threading.Event = reached,
+            go_on: threading.Event = go_on,
+        ) -> None:
+            if (phase, step) == ("syncing", 1):
+                reached.set()
+                assert go_on.wait(60)
+
+        saver.on_phase.append(on_phase)
+        saver.on_outcome.append(lambda found, outcomes=outcomes: outcomes.append(found.ok))
+        saver.save(1, request=7)
+        assert reached.wait(60)
+        saver.save(2)
+        assert saver.progress()[:4:2] == ("syncing", 1)
+        if cancelled is not None:
+            saver.cancel(cancelled)
+        go_on.set()
+        saver.wait()
+        assert outcomes == came
+        assert saver.progress().step == 2
+
+
 def test_a_folder_that_another_rank_still_writes_to_is_taken_away(tmp_path: Path) -> None:
     """It may not have heard yet that the save is over."""
     folder = publish.make_folder(tmp_path, "step-00000004")

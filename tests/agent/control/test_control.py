@@ -188,7 +188,7 @@ def test_a_checkpoint_and_stop_stops_at_the_step_that_was_saved(
 
     def on_phase(phase: str, step: int) -> None:
         if phase == "writing":
-            hurried.append(saving._job is not None and saving._job.hurry.wait(30))
+            hurried.append(bool(saving._jobs) and saving._jobs[-1].hurry.wait(30))
 
     saving.on_phase.append(on_phase)
     order([rank], "checkpoint-and-stop", 1)

@@ -7,6 +7,7 @@ command line and the environment, which are the same on every rank, so all ranks
 import argparse
 import math
 import os
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,6 +70,8 @@ class Config:
     """Whether training waits until one is written."""
     resume: str | None = None
     """``auto`` for the newest verified checkpoint, or the directory of one."""
+    on_signal: list[str] = field(default_factory=list)
+    """Signals, such as ``USR1``, at which the ranks save and stop."""
     fault: list[str] = field(default_factory=list)
     """What is to go wrong, each ``FAULT@rank:step[:where]``; see ``trainers.faults``."""
     fault_log: Path | None = None
@@ -147,6 +150,14 @@ def parser(module: str, what: str) -> OneLineParser:
         help="go on from the newest verified checkpoint in --checkpoint-dir, or from this one",
     )
 
+    checkpoints.add_argument(
+        "--on-signal",
+        action="append",
+        default=[],
+        metavar="SIGNAL",
+        help="save and stop when a rank is sent this one, such as USR1; may be given several times",
+    )
+
     faults = made.add_argument_group("faults")
     faults.add_argument(
         "--fault",
@@ -197,6 +208,20 @@ def from_arguments(arguments: argparse.Namespace) -> Config:
     return config
 
 
+def signals(config: Config) -> list[signal.Signals]:
+    """Those of ``--on-signal``. Raises :class:`UserError` for one that there is not, or that no
+    process can answer to."""
+    found = []
+    for name in config.on_signal:
+        known = signal.Signals.__members__.get(f"SIG{name.upper().removeprefix('SIG')}")
+        if known is None:
+            raise UserError(f"--on-signal {name}: there is no such signal; write it as USR1")
+        if known in (signal.SIGKILL, signal.SIGSTOP):
+            raise UserError(f"--on-signal {name}: no process can answer to that one; use USR1")
+        found.append(known)
+    return found
+
+
 def check(config: Config) -> None:
     """Raise :class:`UserError` for a setting that cannot work, whatever the text and the ranks."""
     at_least(config, 1, ("steps", "batch_size", "seq_len", "layers", "dim", "heads"))
@@ -209,6 +234,12 @@ def check(config: Config) -> None:
                 raise UserError(f"{option(name)} takes a --checkpoint-dir")
         if config.resume == "auto":
             raise UserError("--resume auto takes a --checkpoint-dir to look in")
+    if config.on_signal:
+        signals(config)
+        if config.attach != "full":
+            raise UserError("--on-signal takes --attach full: the loop has to look for it")
+        if config.checkpoint_dir is None:
+            raise UserError("--on-signal takes a --checkpoint-dir to save to")
     for name in ("lr", "clip"):
         value = getattr(config, name)
         if not (value > 0 and math.isfinite(value)):

@@ -9,7 +9,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from rankscope.trainers.clip import clip_gradients
-from rankscope.trainers.config import Config
+from rankscope.trainers.config import Config, signals
 from rankscope.trainers.data import Batch, Data
 from rankscope.trainers.launch import Ranks
 from rankscope.trainers.objective import loss_sum, share, valid_tokens
@@ -45,7 +45,7 @@ def train(
     scaler = gradient_scaler(config.precision, device)
     with (
         saving(config, model, optimizer, scaler, report, data.order, phases) as saver,
-        watch(config.attach, model, optimizer, name, saver) as agent,
+        watch(config.attach, model, optimizer, name, saver, signals(config)) as agent,
     ):
         step = saver.start_step + 1
         if step > config.steps:

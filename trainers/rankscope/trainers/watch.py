@@ -1,7 +1,8 @@
 """How a trainer is watched: with every call of the agent, with ``attach`` alone, or not at all."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from signal import Signals
 from typing import Protocol, TypeVar
 
 from torch import Tensor, nn
@@ -36,7 +37,12 @@ class Unwatched:
 
 
 def watch(
-    how: str, model: nn.Module, optimizer: Optimizer, name: str, saving: Saving | None = None
+    how: str,
+    model: nn.Module,
+    optimizer: Optimizer,
+    name: str,
+    saving: Saving | None = None,
+    on_signal: Sequence[Signals] = (),
 ) -> AbstractContextManager[Watcher]:
     """The agent for ``--attach``: ``full``, ``plain`` or ``none``; the run is called ``name``."""
     if how == "none":
@@ -50,5 +56,6 @@ def watch(
         checkpoint=saving.checkpoint if saving is not None else None,
         name=name,
         start_step=saving.start_step if saving is not None else 0,
+        on_signal=on_signal or None,
     )
     return agent if how == "full" else nullcontext(Unwatched())

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import torch.distributed as dist
 
-from rankscope.agent import switch
+from rankscope.agent import identity, switch
 from rankscope.agent.checkpoint import generators, resume, retention, stores
 from rankscope.agent.checkpoint.gather import OWN, gather, own_buffer, own_name
 from rankscope.agent.checkpoint.gather import Path as StatePath
@@ -79,13 +79,15 @@ class Checkpointer:
         self._state, self._per_rank = dict(state), dict(per_rank or {})
         self._notes = dict(notes or {})
         self._progress = Progress()
+        """Of the oldest save that has not ended; the next one may be copied already."""
         self._stager = Stager()
         self._ordinal = next(_ordinals)
         self._resumes = 0
         self._store_lock = threading.Lock()
         self._store: Any = None
         self._retention = retention.Retention(self.directory, keep)
-        self._job: Job | None = None
+        self._jobs: list[Job] = []
+        """That have not ended: one, and perhaps the next one, which waits for it."""
         self._thread: threading.Thread | None = None
         self._begun: set[tuple[int, int]] = set()
         reserved = {"rank"} & (self._state.keys() | self._per_rank.keys())
@@ -117,7 +119,7 @@ class Checkpointer:
         except Exception as error:
             if switch.is_users(error):
                 raise
-            self._ended(Outcome(False, step, request, "", in_words(error)))
+            self._tell(Outcome(False, step, request, "", in_words(error)))
         return self.wait() if self.sync else None
 
     def wait(self, timeout_s: float | None = None) -> Outcome | None:
@@ -135,13 +137,14 @@ class Checkpointer:
 
     def hurry(self) -> None:
         """The save in work need not give way to training any more: training waits for it."""
-        if self._job is not None:
-            self._job.hurry.set()
+        for job in tuple(self._jobs):
+            job.hurry.set()
 
-    def cancel(self) -> None:
-        """Give the save in work up, on all ranks."""
-        if self._job is not None:
-            self._job.cancelled.set()
+    def cancel(self, request: int | None = None) -> None:
+        """Give the save in work up, on all ranks; or only the one for ``request``, if it is."""
+        for job in tuple(self._jobs):
+            if request is None or job.request == request:
+                job.cancelled.set()
 
     def progress(self) -> Snapshot:
         return self._progress.read()
@@ -191,12 +194,15 @@ class Checkpointer:
         self._begun.add((step, request))
         rank, world_size = place()
         previous = self._thread if self.saving else None
-        job = self._new_job(step, request, rank, world_size, threading.Event())
-        if previous is not None and self._job is not None and not self._job.written.is_set():
-            text = f"rank {rank} was still writing the checkpoint of step {self._job.step}"
+        unwritten = next((job for job in self._jobs if not job.written.is_set()), None)
+        if unwritten is not None:
+            text = f"rank {rank} was still writing the checkpoint of step {unwritten.step}"
             self.decline(step, request, text)
             return
-        self._progress.begin(step, request)
+        job = self._new_job(step, request, rank, world_size, threading.Event())
+        job.progress.begin(step, request)
+        if previous is None:
+            self._progress = job.progress
         try:
             self._on_phase("staging", step)
             job.saved = self._copy(rank, world_size)
@@ -204,7 +210,7 @@ class Checkpointer:
             if switch.is_users(error):
                 raise
             job.refused = in_words(error)
-        self._job = job
+        self._jobs.append(job)
         self._thread = threading.Thread(
             target=self._run, args=(job, previous), name="rankscope-save", daemon=True
         )
@@ -229,7 +235,7 @@ class Checkpointer:
                 self.prefix("save"),
             )
 
-        job = Job(self.directory, step, request, rank, world_size, meet, self._progress, cancelled)
+        job = Job(self.directory, step, request, rank, world_size, meet, cancelled)
         job.on_phase = self._on_phase
         return job
 
@@ -262,18 +268,17 @@ class Checkpointer:
     def _run(self, job: Job, previous: threading.Thread | None) -> None:
         if previous is not None:
             previous.join()
+            self._progress = job.progress
         outcome = job.run()
         if outcome.ok and job.rank == 0:
             self._retention.published(Path(outcome.path))
-        self._ended(outcome)
+        job.progress.enter("done" if outcome.ok else "failed", outcome.text)
+        self._jobs.remove(job)
+        self._tell(outcome)
 
     def _on_phase(self, phase: str, step: int) -> None:
         for told in self.on_phase:
             told(phase, step)
-
-    def _ended(self, outcome: Outcome) -> None:
-        self._progress.enter("done" if outcome.ok else "failed", outcome.text)
-        self._tell(outcome)
 
     def _tell(self, outcome: Outcome) -> None:
         self.last = outcome
@@ -299,8 +304,12 @@ class Checkpointer:
             return self._store
 
     def prefix(self, what: str) -> str:
-        """Keys below it are this checkpointer's, on all ranks."""
-        return f"rankscope/checkpoint/{self._ordinal}/{what}"
+        """Keys below it are this checkpointer's, on all ranks.
+
+        A launcher's store may outlive the ranks it restarts: what those before had to say to each
+        other is not for these.
+        """
+        return f"rankscope/checkpoint/{identity.life()}/{self._ordinal}/{what}"
 
 
 def place() -> tuple[int, int]:

@@ -40,7 +40,6 @@ class Job:
         rank: int,
         world_size: int,
         meet: Callable[[], Meeting],
-        progress: Progress,
         cancelled: threading.Event,
     ) -> None:
         self.directory = directory
@@ -56,7 +55,7 @@ class Job:
         """Nothing is read from the copied state any more."""
         self.on_phase: Callable[[str, int], None] = lambda phase, step: None
         self._meet = meet
-        self._progress = progress
+        self.progress = Progress()
         self._folder: Path | None = None
         self._phase = "staging"
 
@@ -106,6 +105,8 @@ class Job:
         serial = publish.next_serial(self.directory)
         manifest = publish.assemble(folder, receipts, serial, self.saved.paths)
         publish.complete(folder, manifest)
+        if self.cancelled.is_set():  # until it is published it can be given up
+            raise Failed("cancelled")
         path, unlinked = publish.reveal(folder, self.directory, self.step)
         size_bytes = sum(file.size_bytes for file in manifest.files)
         text = f"checkpoint of step {self.step} is complete: {path}"
@@ -119,7 +120,7 @@ class Job:
     def _write(self, meeting: Meeting, folder: Path, saved: Saved) -> None:
         objects = {name: packed(name, value) for name, value in saved.objects.items()}
         staged = saved.staged
-        self._progress.expect(staged.size_bytes)
+        self.progress.expect(staged.size_bytes)
         self._enter("writing", meeting)
         name = data_name(self.rank)
         with hands.hand(staged, self.cancelled, self.hurry) as hand:
@@ -167,11 +168,11 @@ class Job:
 
     def _enter(self, phase: str, meeting: Meeting) -> None:
         self._phase = meeting.phase = phase
-        self._progress.enter(phase)
+        self.progress.enter(phase)
         self.on_phase(phase, self.step)
 
     def _advance(self, count_bytes: int) -> None:
-        self._progress.advance(count_bytes)
+        self.progress.advance(count_bytes)
         if self.cancelled.is_set():
             raise Failed("cancelled")
 

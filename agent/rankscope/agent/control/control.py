@@ -43,14 +43,12 @@ class Saver(Protocol):
 
     def decline(self, step: int, request: int, text: str) -> None: ...
 
-    def cancel(self) -> None: ...
+    def cancel(self, request: int) -> None: ...
 
     def hurry(self) -> None: ...
 
     @property
     def saving(self) -> bool: ...
-
-    def progress(self) -> Any: ...
 
 
 class Now(NamedTuple):
@@ -243,8 +241,8 @@ class Control:
             turns.known.add(target)
             request = heard[0] if heard else Request(target, "", "")
             turns.say(request, "cancelled", 0, f"cancelled by {author}")
-        if saver is not None and saver.saving and saver.progress().request == target:
-            saver.cancel()
+        if saver is not None:
+            saver.cancel(target)
 
     def now(self, now_s: float) -> Now:
         """How far this rank is. From any thread."""

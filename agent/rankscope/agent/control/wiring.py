@@ -24,11 +24,10 @@ class Unable(RuntimeError):
 def control(start_step: int, during: Callable[[str], AbstractContextManager[None]]) -> Control:
     """Of a session; the sessions of a process are told apart by their order.
 
-    A launcher's store may outlive the ranks it restarts, so each attempt has keys of its own.
+    A launcher's store may outlive the ranks it restarts: what those before had to say to each other
+    is not for these.
     """
-    launched = identity.from_environ()
-    attempt = 0 if launched is None else launched.attempt
-    prefix = f"rankscope/control/{attempt}/{next(_ordinals)}"
+    prefix = f"rankscope/control/{identity.life()}/{next(_ordinals)}"
     return Control(start_step, prefix, place, store, during=during)
 
 

@@ -64,5 +64,6 @@ INSTALL: dict[str, Callable[[Hit], None]] = {
     "disk-full": checkpoint.disk_full,
     "killed-in-save": checkpoint.killed_in_save,
     "stopped-in-save": checkpoint.stopped_in_save,
+    "save-slow": checkpoint.save_slow,
 }
 """Called on every rank after the model stands and before the first step."""

@@ -3,11 +3,15 @@
 import errno
 import os
 import signal
+import time
 from collections.abc import Callable
 
 from rankscope.trainers.faults.hit import Hit, dwell
 
 PHASE = "writing"
+
+SLOW_S = 60.0
+"""So long a slow disk takes for what others do in a moment: until a drill has seen enough."""
 
 
 def write_fails(hit: Hit) -> None:
@@ -24,6 +28,10 @@ def killed_in_save(hit: Hit) -> None:
 
 def stopped_in_save(hit: Hit) -> None:
     in_save(hit, lambda: os.kill(os.getpid(), signal.SIGSTOP), sudden=True)
+
+
+def save_slow(hit: Hit) -> None:
+    in_save(hit, lambda: time.sleep(float(hit.spec.where or SLOW_S)))
 
 
 def refuse(number: int) -> None:

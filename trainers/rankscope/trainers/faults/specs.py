@@ -13,6 +13,7 @@ from rankscope.trainers.config import Config
 from rankscope.trainers.launch import Place
 from rankscope.trainers.model import Shape, Transformer
 
+LONGEST_S = 86400.0
 PHASES = ("data", "forward", "backward", "optimizer")
 LOADER_FAULTS = {fault.name for fault in table.LOADER} | {"nan-input"}
 IN_SAVES = {fault.name for fault in table.CHECKPOINT}
@@ -41,7 +42,7 @@ def check_argument(spec: Spec, fault: Fault, config: Config, ranks: int) -> None
         return
     checks: dict[str, Callable[[], bool]] = {
         table.PHASE: lambda: spec.where in PHASES,
-        table.SECONDS: lambda: float(spec.where) > 0,
+        table.SECONDS: lambda: 0 < float(spec.where) <= LONGEST_S,
         table.OTHER: lambda: int(spec.where) in set(range(ranks)) - {spec.rank},
         table.MICROBATCH: lambda: int(spec.where) in microbatches(config),
         table.PARAMETER: lambda: spec.where in parameters(config),
