@@ -94,6 +94,36 @@ def test_where_no_process_can_be_started_the_thread_writes(
     check(buffer, target, found, told)
 
 
+def test_a_process_that_cannot_begin_idly_begins_all_the_same(
+    buffer: Buffer, target: int, tmp_path: Path
+) -> None:
+    """What sets its priority may be forbidden; who writes then is a process, too."""
+    told: list[int] = []
+    with outside(buffer, (NEVER_S, 0, 0)) as hand:
+        hand._idly = ("/bin/false",)
+        found = hand.write(target, SPANS, told.append)
+        assert hand._process is not None
+        hand.sync(tmp_path / "file")
+    check(buffer, target, found, told)
+
+
+@pytest.mark.skipif(not hands.idly(), reason="no chrt")
+def test_a_process_that_writes_has_the_lowest_priority_from_its_beginning(
+    buffer: Buffer, target: int
+) -> None:
+    """Within the share of the cores that the run's session has, but not in its process group."""
+    with outside(buffer, (NEVER_S, 0, 0)) as hand:
+        hand._start(target, 2, [])
+        assert hand._process is not None
+        pid = hand._process.pid
+        deadline = time.monotonic() + 60
+        while os.sched_getscheduler(pid) != os.SCHED_IDLE:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        assert os.getsid(pid) == os.getsid(0)
+        assert os.getpgid(pid) == pid
+
+
 def test_when_training_waits_for_it_a_save_gives_way_no_longer(
     buffer: Buffer, target: int, tmp_path: Path
 ) -> None:

@@ -5,12 +5,14 @@ import errno
 import logging
 import os
 import select
+import shutil
 import subprocess
 import sys
 import threading
 import time
 import zlib
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Protocol, Self
 
@@ -137,6 +139,7 @@ class Outside:
         self._heard = b""
         self._spoke = False
         self._politely = 0
+        self._idly = idly()
         self._reached = 0  # bytes that were told of
 
     def write(self, descriptor: int, spans: Sequence[Span], advance: Advance) -> list[int]:
@@ -147,8 +150,7 @@ class Outside:
             self._politely = politely
             left = [index for index in range(len(spans)) if index not in found]
             try:
-                self._start(descriptor, politely, [spans[index] for index in left])
-                self._listen(spans, left, found, time.monotonic() + patience_s, advance)
+                self._by_process(descriptor, politely, patience_s, spans, left, found, advance)
             except NoProcess as error:
                 log.debug("rankscope: no process that writes: %s", error)
                 self._end()
@@ -159,6 +161,27 @@ class Outside:
                 break
             self._end()
         return [found[index] for index in range(len(spans))]
+
+    def _by_process(
+        self,
+        descriptor: int,
+        politely: int,
+        patience_s: float,
+        spans: Sequence[Span],
+        left: Sequence[int],
+        found: dict[int, int],
+        advance: Advance,
+    ) -> None:
+        """Have those of ``spans`` that are ``left`` written, as far as ``patience_s`` goes."""
+        try:
+            self._start(descriptor, politely, [spans[index] for index in left])
+            self._listen(spans, left, found, time.monotonic() + patience_s, advance)
+        except NoProcess:
+            if not self._idly:
+                raise
+            self._end()
+            self._idly = ()  # it may have been for what starts it
+            self._by_process(descriptor, politely, patience_s, spans, left, found, advance)
 
     def _listen(
         self,
@@ -196,6 +219,7 @@ class Outside:
         try:
             self._process = subprocess.Popen(
                 [
+                    *(self._idly if politely == 2 else ()),
                     *(sys.executable or "python", "-I", "-S", scribe.__file__),
                     *map(str, (self._memory, descriptor, politely)),
                 ],
@@ -204,7 +228,10 @@ class Outside:
                 stderr=subprocess.DEVNULL,
                 pass_fds=(self._memory, descriptor),
                 bufsize=0,
-                start_new_session=True,  # what a terminal sends to the run is not for it
+                # What a terminal sends to the run is not for it. In the session of the run, though:
+                # where each session has its own share of the cores, one of its own would take that
+                # of training, however polite it is.
+                process_group=0,
             )
         except OSError as error:
             raise NoProcess(str(error)) from None
@@ -283,6 +310,13 @@ class Outside:
 
     def __exit__(self, *exception: object) -> None:
         self._end()
+
+
+@lru_cache(maxsize=1)
+def idly() -> tuple[str, ...]:
+    """What starts a program so that it begins with the lowest priority already, if there is one."""
+    found = shutil.which("chrt")
+    return () if found is None or sys.platform != "linux" else (found, "--idle", "0")
 
 
 def sync(path: Path) -> None:

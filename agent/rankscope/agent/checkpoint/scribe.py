@@ -42,7 +42,7 @@ PAGE_BYTES = 4096
 
 TELL_EVERY_S = 0.2
 NICENESS = {2: 19, 1: 10, 0: 0}
-"""By politeness; where sessions have their own share of a core, of the session, too."""
+"""By politeness."""
 
 
 def give_way(politely: int) -> None:
@@ -51,8 +51,6 @@ def give_way(politely: int) -> None:
     if niceness:
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, 0, niceness)
-        with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as file:  # noqa: PTH123
-            file.write(str(niceness))
     if politely == 2:
         with contextlib.suppress(OSError, AttributeError):
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
