@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import psutil
@@ -10,6 +9,7 @@ import pytest
 
 from rankscope.agent import farewell
 from rankscope.protocol import rundir
+from support import warm
 from support.training import environment
 from support.wire import Peer, wait_until
 
@@ -38,7 +38,7 @@ def test_a_run_shorter_than_its_hubs_start_is_told_in_full(how: str, tmp_path: P
     home, temporary = tmp_path / "home", tmp_path / "tmp"
     temporary.mkdir(mode=0o700)
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, how],
+        [warm.python(), "-c", PROGRAM, how],
         env=environment({"RANKSCOPE_HOME": str(home), "TMPDIR": str(temporary)}),
         capture_output=True,
         text=True,

@@ -1,11 +1,11 @@
 """A forked child of a process that is watched is not watched itself, and is never held up."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from support import warm
 from support.listener import Listener
 from support.sentinels import no_sentinel
 from support.training import environment
@@ -101,7 +101,7 @@ def test_a_forked_child_does_nothing_of_the_agents(tmp_path: Path) -> None:
     """No note, no kernel and no hook there, no lock is waited for, and it may attach anew."""
     with Listener(tmp_path / "hub") as hub, no_sentinel(hub.run) as temporary:
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM],
+            [warm.python(), "-c", PROGRAM],
             env=environment({**hub.environ, "TMPDIR": str(temporary)}),
             capture_output=True,
             text=True,

@@ -13,6 +13,7 @@ import pytest
 
 from rankscope.agent import nodedir
 from rankscope.protocol import messages as m
+from support import warm
 from support.listener import Listener
 from support.sentinels import no_sentinel
 from support.training import Ended, command, environment, finish, free_port, run, start
@@ -163,15 +164,15 @@ def test_an_exception_in_a_spawned_rank_is_told(hub: Listener, environ: dict[str
 
 def test_the_weights_are_bitwise_the_same(hub: Listener, environ: dict[str, str]) -> None:
     """DDP on two ranks: attached, attached with RANKSCOPE=off, and not attached at all."""
-    options: dict[str, Any] = {"steps": 6, "ddp": True, "clip": True}
-    with_agent = fine(run_heard(hub, environ, 2, **options)).weights
-    off = fine(run("train.py", {**environ, "RANKSCOPE": "off"}, 2, **options))
-    heard = len(hub.all())
-    assert heard
-    without = fine(run("train.py", environ, 2, attach="none", **options)).weights
-    assert with_agent == off.weights == without
-    assert heard == len(hub.all())
-    assert all(line["modules"] == [] for line in off.lines)
+    ways = ("none", "off", "after")
+    ended = fine(run_heard(hub, environ, 2, steps=6, ddp=True, clip=True, ways=ways))
+    for rank, line in enumerate(ended.lines):
+        assert [one["way"] for one in line["before"]] == ["none", "off"]
+        assert {one["weights"] for one in line["before"]} == {line["weights"]}
+        assert all(one["modules"] == [] for one in line["before"])
+        assert line["modules"] != []
+        assert list(hub.steps(rank)) == [1, 2, 3, 4, 5, 6]  # of the last way alone
+        check_sequence(hub, rank)
 
 
 @pytest.mark.parametrize(
@@ -311,7 +312,7 @@ def test_odd_values_silence_no_rank(
         "    input()\n"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", program],
+        [warm.python(), "-c", program],
         env=environment(environ),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

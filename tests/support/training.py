@@ -5,10 +5,11 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from support import warm
 
 PROGRAMS = Path(__file__).resolve().parent.parent / "agent" / "programs"
 TIMEOUT_S = 60.0
@@ -22,7 +23,7 @@ def environment(extra: Mapping[str, str]) -> dict[str, str]:
         for name, value in os.environ.items()
         if name not in foreign and not name.startswith(("RANKSCOPE", "TORCHELASTIC"))
     }
-    return {**kept, "OMP_NUM_THREADS": "1", **extra}
+    return {**kept, "OMP_NUM_THREADS": "1", "PYTHON_EXEC": warm.python(), **extra}
 
 
 def free_port() -> int:
@@ -35,8 +36,8 @@ def command(program: str, ranks: int = 0, /, **options: Any) -> list[str]:
     """``program`` of the programs folder with JSON options; ``ranks`` of them under torchrun."""
     script = [str(PROGRAMS / program), json.dumps(options)]
     if not ranks:
-        return [sys.executable, *script]
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--master-addr", "127.0.0.1"]
+        return [warm.python(), *script]
+    torchrun = [warm.python(), "-m", "torch.distributed.run", "--master-addr", "127.0.0.1"]
     return [*torchrun, "--nproc-per-node", str(ranks), "--master-port", str(free_port()), *script]
 
 

@@ -3,13 +3,14 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from support import warm
 
 TIMEOUT_S = 240.0
 """Far beyond what any run here takes; one that gets there hangs."""
@@ -39,13 +40,15 @@ def launch(tmp_path_factory: pytest.TempPathFactory) -> Launch:
     home = tmp_path_factory.mktemp("home")
 
     def launch(*arguments: str, ranks: int | None = None, **variables: str) -> Ended:
-        command = [sys.executable]
+        command = [warm.python()]
         if ranks is not None:
             command += ["-m", "torch.distributed.run", "--standalone"]
             command += ["--nproc-per-node", str(ranks)]
         process = subprocess.Popen(
             [*command, *arguments],
-            env=environment({"RANKSCOPE_HOME": str(home), **variables}),
+            env=environment(
+                {"RANKSCOPE_HOME": str(home), "PYTHON_EXEC": warm.python(), **variables}
+            ),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -49,9 +49,29 @@ class Data(torch.utils.data.Dataset[torch.Tensor]):
 
 
 def train(rank: int) -> None:
+    """Once, or once in each of the ``ways``: of all but the last too is told what came out."""
+    *others, last = option("ways", [option("attach", "after")])
+    before = []
+    for way in others:
+        if way == "off":
+            os.environ["RANKSCOPE"] = "off"
+        report = trained(rank, {"off": "after"}.get(way, way), waits=False)
+        os.environ.pop("RANKSCOPE", None)
+        before.append({"way": way, **report})
+    report = {**trained(rank, last), "before": before}
+    sys.stdout.write(json.dumps(report) + "\n")  # in one piece: ranks share a pipe
+    sys.stdout.flush()
+    if option("ddp"):
+        # gloo's own thread needs the interpreter to let go of the last collective; a group that is
+        # destroyed before it has, with the interpreter held, waits for it for ever.
+        time.sleep(0.2)
+        torch.distributed.destroy_process_group()
+
+
+def trained(rank: int, attaches: str, waits: bool = True) -> dict[str, Any]:
+    """What came of training, attached in that way; ``waits``: for the file ``until``."""
     torch.manual_seed(7)
     model: torch.nn.Module = Net()
-    attaches = option("attach", "after")
     agent: Any = None
 
     def attach_now() -> Any:
@@ -63,7 +83,8 @@ def train(rank: int) -> None:
     if attaches == "before":
         agent = attach_now()
     if option("ddp"):
-        torch.distributed.init_process_group("gloo")
+        if not torch.distributed.is_initialized():
+            torch.distributed.init_process_group("gloo")
         rank = torch.distributed.get_rank()
         model = DistributedDataParallel(model)
     if attaches == "after":
@@ -84,25 +105,22 @@ def train(rank: int) -> None:
     form = option("form", "plain")
     if form == "with":
         with agent:
-            losses = loop(rank, model, optimizer, agent.batches(loader), agent)
+            losses = loop(rank, model, optimizer, agent.batches(loader), agent, waits)
     else:
-        losses = loop(rank, model, optimizer, loader, agent if form == "end_step" else None)
+        boundary = agent if form == "end_step" else None
+        losses = loop(rank, model, optimizer, loader, boundary, waits)
     digest = hashlib.sha256()
     for value in model.state_dict().values():
         digest.update(value.numpy().tobytes())
     report = {"rank": rank, "weights": digest.hexdigest(), **losses}
     report["modules"] = sorted(name for name in sys.modules if name == "rankscope.agent.registry")
     report["pid"] = os.getpid()
-    sys.stdout.write(json.dumps(report) + "\n")  # in one piece: ranks share a pipe
-    sys.stdout.flush()
-    if option("ddp"):
-        # gloo's own thread needs the interpreter to let go of the last collective; a group that is
-        # destroyed before it has, with the interpreter held, waits for it for ever.
-        time.sleep(0.2)
-        torch.distributed.destroy_process_group()
+    return report
 
 
-def loop(rank: int, model: Any, optimizer: Any, batches: Any, agent: Any) -> dict[str, Any]:
+def loop(
+    rank: int, model: Any, optimizer: Any, batches: Any, agent: Any, waits: bool
+) -> dict[str, Any]:
     seen: dict[str, Any] = {"losses": [], "norms": []}
     for step, x in enumerate(batches, start=1):
         optimizer.zero_grad()
@@ -118,7 +136,7 @@ def loop(rank: int, model: Any, optimizer: Any, batches: Any, agent: Any) -> dic
             agent.end_step(loss=loss, tokens=8)
         if "pace_s" in OPTIONS:
             time.sleep(OPTIONS["pace_s"])
-        if step == option("wait_at", option("steps")):
+        if waits and step == option("wait_at", option("steps")):
             wait_for_file()
         if step == option("end_at") and rank == option("end_rank", 0):
             end(option("end"))
