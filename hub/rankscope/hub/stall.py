@@ -9,6 +9,9 @@ from rankscope.hub.state.silence import LOST_S
 MIN_PATIENCE_S = 10.0
 PATIENCE_STEPS = 5.0
 
+SETTLE_S = 1.0
+"""So soon after it was away a hub has read what waited for it: that takes a tenth of it."""
+
 EXPECTED_S = 600.0
 """What is declared to take long may take so long without any sign of life."""
 
@@ -49,6 +52,8 @@ def stalled_s(state: RunState, now_s: float) -> float | None:
         return None  # a rank is in something that takes long, and says so
     if not np.isfinite(age_s) or age_s <= patience_s(state):
         return None
+    if now_s - state.away_until_s < SETTLE_S:
+        return None  # what is read now was said while the hub was away, and may be long past
     if now_s - state.away_until_s < LOST_S:
         # The hub was away; whoever moved meanwhile has this long to say so.
         heard_s = state.ranks.heard_s[: len(waiting)][waiting]
