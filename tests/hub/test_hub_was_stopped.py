@@ -24,13 +24,13 @@ def test_a_hub_that_was_stopped_calls_no_run_stalled(seconds: float, read: int) 
     for _ in range(8):
         world.step(step_s=0.5)
         world.tick()
-    was = {rank: (sim.step, sim.phase_s) for rank, sim in world.ranks.items()}
+    was = {rank: (sim.step, sim.phase_s, sim.activity) for rank, sim in world.ranks.items()}
     stopped_for(world, seconds)
     world.tick()
     for rank in range(read):  # said when the hub had just been stopped, and read now
-        step, phase_s = was[rank]
-        told = {"step": step, "phase_t_s": phase_s + world.ranks[rank].clock_s}
-        world.beat(rank, **told)
+        step, phase_s, activity = was[rank]
+        at_s = phase_s + world.ranks[rank].clock_s
+        world.beat(rank, step=step, phase_t_s=at_s, activity=activity)
         world.now_s += 0.02
         world.tick()
     assert world.status().state == "running"
