@@ -144,3 +144,19 @@ def test_a_run_shows_its_real_speed_from_its_first_seconds_to_long_after_its_end
     found.add(world.overview().steps_per_s)
     assert len(found) == 1
     assert found.pop() == pytest.approx(9.0)
+
+
+@pytest.mark.parametrize("steps", [6, 12, 40])
+@pytest.mark.parametrize("stood_s", [10.0, 21.0, 600.0])
+def test_the_one_step_in_which_a_rank_was_stopped_is_not_in_the_means(
+    steps: int, stood_s: float
+) -> None:
+    """Phases are those of a usual step, at once when it goes on."""
+    world = World(ranks=2)
+    for _ in range(steps):
+        world.step(step_s=0.4)
+    usual = world.overview().phase_s
+    world.step(step_s=stood_s)
+    world.step(step_s=0.4)
+    after = world.overview().phase_s
+    assert after == pytest.approx(usual)

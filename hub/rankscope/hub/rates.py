@@ -11,6 +11,9 @@ from rankscope.hub.state.ranks import PHASES
 RECENT = 20
 """Steps over which durations, tokens and phases are taken."""
 
+ODD = 5.0
+"""A step that takes so many medians says nothing of the others."""
+
 WINDOW_S = 10.0
 LEAST = 5
 NEWS_S = 1.0
@@ -70,8 +73,17 @@ def tokens_per_step(steps: Steps) -> float | None:
 
 
 def phase_means_s(steps: Steps) -> dict[str, float]:
-    """Mean seconds a step and rank in each phase; empty before the first step."""
-    entries = [entry for _, entry in steps[-RECENT:] if entry.ranks]
+    """Mean seconds a step and rank in each phase; empty before the first step.
+
+    A step that took many times as long as usual (a rank was stopped, a save stood in the way) is
+    left out: it tells of itself, and would hide for ``RECENT`` steps how the others are.
+    """
+    usual_s, _ = step_s(steps)
+    entries = [
+        entry
+        for _, entry in steps[-RECENT:]
+        if entry.ranks and (usual_s is None or not (entry.mean_step_s() or 0.0) > ODD * usual_s)
+    ]
     ranks = sum(entry.ranks for entry in entries)
     if not ranks:
         return {}
