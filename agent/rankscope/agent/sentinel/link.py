@@ -18,7 +18,8 @@ class Link:
     """Sends frames to the hub at ``endpoint``, reconnecting for ever.
 
     Nothing is queued while there is no connection (``IMMEDIATE``): :meth:`send` says so instead,
-    and what matters is told again once :meth:`drain_monitor` reports a new connection.
+    and what matters is told again once :meth:`met` reports a new connection. Until that was asked
+    nothing is sent over it: a new hub is to hear first who speaks.
     """
 
     def __init__(self, endpoint: str, key: ClientKey) -> None:
@@ -41,7 +42,10 @@ class Link:
         }
         for option, value in options.items():
             self.socket.setsockopt(option, value)
-        self.monitor = self.socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+        self._up = self._met = False
+        self.monitor = self.socket.get_monitor_socket(
+            zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+        )
         self.monitor.setsockopt(zmq.LINGER, 0)
         try:
             self.socket.connect(endpoint)
@@ -50,7 +54,10 @@ class Link:
             raise UserError(f"cannot connect to {endpoint!r}: {error.strerror}") from None
 
     def send(self, message: Message) -> bool:
-        """Send now or not at all; False when the hub is away."""
+        """Send now or not at all; False when the hub is away, or is a new one that was not met."""
+        self._look()
+        if not self._up or self._met:
+            return False
         try:
             self.socket.send(codec.encode(message), zmq.NOBLOCK)
         except zmq.ZMQError:
@@ -70,15 +77,21 @@ class Link:
                     found.append(codec.decode(parts[0], limits.MAX_REPLY_FRAME_BYTES))
         return found
 
-    def drain_monitor(self) -> bool:
+    def met(self) -> bool:
         """Whether a connection was made since the last call."""
-        connected = False
+        self._look()
+        met, self._met = self._met, False
+        return met
+
+    def _look(self) -> None:
+        """Take in what became of the connection: its loss is told well before it is made anew."""
         while True:
             try:
-                zmq.utils.monitor.recv_monitor_message(self.monitor, zmq.NOBLOCK)
+                event = zmq.utils.monitor.recv_monitor_message(self.monitor, zmq.NOBLOCK)
             except zmq.ZMQError:
-                return connected
-            connected = True
+                return
+            self._up = event["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED
+            self._met = self._up
 
     def close(self) -> None:
         """Gives what was sent 200 ms to leave."""

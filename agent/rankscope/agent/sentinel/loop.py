@@ -166,9 +166,6 @@ class Loop:
         now = time.monotonic()
         # Deaths first: what the hub says can wait, and may make this sentinel end.
         self._take_endings([self._by_pidfd[fd] for fd in ready if fd in self._by_pidfd], now)
-        if self._link.monitor in ready and self._link.drain_monitor():
-            self._hello_due = self._hub_is_new = True
-            self._hello_t_s = now - HELLO_GAP_S
         if self._link.socket in ready:
             for message in self._link.drain():
                 self._take(message)
@@ -280,6 +277,9 @@ class Loop:
 
     def _flush(self, now: float) -> None:
         """Send what is due: the hello, deaths in their order, then the report."""
+        if self._link.met():
+            self._hello_due = self._hub_is_new = True
+            self._hello_t_s = -math.inf
         if self._hello_due and now - self._hello_t_s >= HELLO_GAP_S:
             if not self._send(lambda seq: self._hello(seq, now)):
                 return  # away; nothing may come before the hello once it is there
