@@ -211,10 +211,14 @@ class Dashboard(TimeKeys, ControlKeys, ToolKeys, App[None], inherit_bindings=Fal
             now_t_s,
             self._fresh_notice(now_t_s),
             None if self._typed is None else self._typed.text,
-            "commands unlocked" if self._control.unlocked and not self._picture.ended else "",
+            "commands unlocked" if self._control.unlocked and self._goes_on() else "",
             self._control.locked,
             self._control.may_unlock,
         )
+
+    def _goes_on(self) -> bool:
+        """Whether what is shown is the run as it is, which can be commanded."""
+        return not self._picture.ended and not self._picture.stands_still
 
     def on_resize(self, event: Resize) -> None:
         self.draw()

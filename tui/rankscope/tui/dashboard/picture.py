@@ -133,6 +133,11 @@ class Picture:
         """Of all that stand on screen; 0 where there are none."""
         return max(self.order, default=0)
 
+    @cached_property
+    def longest_host(self) -> int:
+        """Characters of the longest name of a node."""
+        return max((len(host) for host, _ in self.nodes), default=0)
+
     @property
     def node_count(self) -> int:
         """How many machines the run is on, as far as that is known."""

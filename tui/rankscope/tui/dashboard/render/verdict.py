@@ -92,7 +92,7 @@ def verdict_lines(
         return [*lines, *why]
     who = line(" " * INDENT, *_who(status, finding))
     if text_of((*who, *hint)).strip():
-        lines.append(spread(who, hint, width))
+        lines.append(spread(who, line("  ", *hint) if text_of(hint).strip() else (), width))
     return [*lines, *_next(status, width), *why]
 
 

@@ -30,6 +30,8 @@ def columns(picture: Picture) -> list[Column[RankRow]]:
     """The most telling first: a narrow terminal drops them from the right."""
     number = max(4, len(str(picture.highest_rank)))
 
+    host = max(4, min(10, picture.longest_host))
+
     def mark(row: RankRow) -> Mark:
         return picture.marks.get(row.rank) or rank_mark(row)
 
@@ -44,14 +46,14 @@ def columns(picture: Picture) -> list[Column[RankRow]]:
         Column("phase", 9, lambda row: Span(row.phase), to_right=False),
         Column("for", 7, lambda row: Span(numbers.age(row.phase_s))),
         Column("a step", 7, lambda row: Span(numbers.span(row.step_s))),
-        Column("host", 10, lambda row: Span(row.host, "dim"), to_right=False),
+        Column("host", host, lambda row: Span(row.host, "dim"), to_right=False),
+        Column(
+            "pid", 7, lambda row: Span(numbers.DASH if row.pid is None else str(row.pid), "dim")
+        ),
         Column("peak", 7, lambda row: Span(numbers.size_bytes(row.memory_peak_bytes))),
         Column("loss", 7, lambda row: Span(numbers.loss(row.loss))),
         Column("‖g‖", 7, lambda row: Span(numbers.norm(row.grad_norm))),
         Column("heard", 7, lambda row: Span(numbers.age(row.heard_s), _age_style(row))),
-        Column(
-            "pid", 7, lambda row: Span(numbers.DASH if row.pid is None else str(row.pid), "dim")
-        ),
         Column("tok/s", 7, lambda row: Span(numbers.si(row.tokens_per_s))),
         Column(
             "micro", 5, lambda row: Span(str(row.microbatch) if row.microbatch else numbers.DASH)
