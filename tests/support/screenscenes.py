@@ -348,6 +348,8 @@ SCENES: dict[str, Callable[[], Snapshot]] = {
     ),
     "runs-many": lambda: run(8, 4),
     "runs-trouble": _stalled,
+    "overview-pace": lambda: shown(steps_view()),
+    "overview-late": lambda: shown(steps_view(late=True), _late()),
     "overview-paused": lambda: _controlled(PAUSED, state="paused"),
 }
 """By the screen's name and what is the matter."""

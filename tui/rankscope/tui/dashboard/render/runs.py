@@ -4,13 +4,23 @@ import shlex
 from collections.abc import Sequence
 
 from rankscope.tui.dashboard.render.grid import TONE_STYLES
-from rankscope.tui.dashboard.render.line import Line, Span, clip, fit, left, line, paragraph, right
+from rankscope.tui.dashboard.render.line import (
+    Line,
+    Span,
+    clip,
+    fit,
+    left,
+    line,
+    paragraph,
+    right,
+    width_of,
+)
 from rankscope.tui.runs import ListedRun
 from rankscope.tui.words import numbers
 from rankscope.tui.words import runs as words
 from rankscope.tui.words.marks import safe
 
-AGE, RANKS, MOST_NAME = 11, 5, 20
+AGE, RANKS, MOST_NAME = 10, 5, 20
 WIDE = 110
 """From this width on the name stands in a column of its own; else behind the verdict."""
 
@@ -60,7 +70,6 @@ def run_line(
     wide = width >= WIDE
     name = f"{left(safe(run.name), MOST_NAME)}  " if wide else ""
     shown = "shown now" if here else ""
-    behind = "" if wide or not run.name else f" · {safe(run.name)}"
     verdict_text = f"{verdict.glyph} {verdict.word}"
     texts = (
         f" {'▸' if selected else ' '} {left(safe(run.run), _run_width(runs))}  ",
@@ -68,6 +77,9 @@ def run_line(
         f"  {right(numbers.count(run.world_size), RANKS)}  {right(age, AGE)}  {name}",
     )
     used = sum(map(len, texts))
+    behind = "" if wide or not run.name else f" · {safe(run.name)}"
+    if used + width_of(verdict_text) + width_of(behind) >= width:
+        behind = ""  # below the list it is told in full
     if selected:
         rest = f"{verdict_text}{behind}"
         rest += f"   {shown}" if shown else ""

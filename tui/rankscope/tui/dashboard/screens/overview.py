@@ -1,5 +1,6 @@
 """The first screen: is it well, how fast is it, where is each rank, what is the last checkpoint."""
 
+from rankscope.protocol.shapes import StepsView
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.bottom import hub_lines, state_line
 from rankscope.tui.dashboard.render.evidence import short_evidence, stall_lines
@@ -7,15 +8,22 @@ from rankscope.tui.dashboard.render.grid import Plan, grid_line, plan, tally
 from rankscope.tui.dashboard.render.line import BLANK, Line, Span, fit, join, line, rule, width_of
 from rankscope.tui.dashboard.render.nodes import fleet, node_details, notes
 from rankscope.tui.dashboard.render.numbers import number_lines
+from rankscope.tui.dashboard.render.steps import heat_head, heat_line, legend_line
 from rankscope.tui.dashboard.screens.base import Direction, Layout, Room, head_lines
 from rankscope.tui.dashboard.screens.selecting import SelectingScreen
+from rankscope.tui.feed.poller import Wanted
 from rankscope.tui.words.stall import unexplained
+from rankscope.tui.words.steps import by_lateness
 
 TALLY_FROM = 9
 """With fewer ranks than this everyone is seen at a glance and need not be counted."""
 DETAILS_GAP = 3
 TALL = 36
-"""From this height on there is room for charts instead of sparklines."""
+"""From this height on there is room for charts instead of sparklines, and for the ranks' pace."""
+PACE_RANKS = 64
+"""Of so many ranks at most the pace is shown, below them."""
+PACE_LINES = 5
+"""Less room than this is left free."""
 
 
 class OverviewScreen(SelectingScreen):
@@ -25,6 +33,11 @@ class OverviewScreen(SelectingScreen):
     def __init__(self) -> None:
         super().__init__()
         self._plan: Plan | None = None
+        self._roomy = False
+
+    def view_wanted(self, picture: Picture) -> Wanted | None:
+        """The ranks' pace over the newest steps, where there is room for it."""
+        return Wanted("steps") if self._roomy else None
 
     def layout(self, picture: Picture, room: Room) -> Layout:
         top = head_lines(picture, room, brief=False)
@@ -46,6 +59,9 @@ class OverviewScreen(SelectingScreen):
             top.append(fit(line("  ", *fleet(picture)), room.width))
         nodes = {} if picture.overview is None else {n.host: n for n in picture.overview.nodes}
         below = self._below(picture, room, grid)
+        self._roomy = room.height >= TALL and 1 < len(picture.order) <= PACE_RANKS
+        free = room.height - len(top) - len(grid.rows) - len(below) - len(bottom) - 1
+        below += self._pace(picture, room.width, free)
 
         def line_at(y: int) -> Line:
             if y >= len(grid.rows):
@@ -74,6 +90,17 @@ class OverviewScreen(SelectingScreen):
             return lines
         others = [each for each in picture.findings if each is not verdict]
         return [*lines, BLANK, *short_evidence(verdict, others, room.width)]
+
+    def _pace(self, picture: Picture, width: int, free: int) -> list[Line]:
+        """In ``free`` lines, how late each rank was at each of the newest steps; the latest first."""
+        view = picture.snapshot.view
+        if not self._roomy or free < PACE_LINES or not isinstance(view, StepsView):
+            return []
+        if not view.late_steps:
+            return []
+        rows = by_lateness(view)[: free - 3]
+        shown = [heat_line(row, view, width, selected=False) for row in rows]
+        return [BLANK, heat_head(view, width), *shown, legend_line(view, width)]
 
     def _grid(self, picture: Picture, room: Room, around: int) -> Plan:
         self._plan = plan(picture.nodes, room.width - 1, max(1, room.height - around - 2))
