@@ -92,7 +92,7 @@ class OverviewScreen(SelectingScreen):
         return [*lines, BLANK, *short_evidence(verdict, others, room.width)]
 
     def _pace(self, picture: Picture, width: int, free: int) -> list[Line]:
-        """In ``free`` lines, how late each rank was at each of the newest steps; the latest first."""
+        """In ``free`` lines how late each rank was at the newest steps; the latest first."""
         view = picture.snapshot.view
         if not self._roomy or free < PACE_LINES or not isinstance(view, StepsView):
             return []
