@@ -12,6 +12,7 @@ import pytest
 
 from rankscope.agent.sentinel.hubkeeper import HubKeeper
 from rankscope.protocol.procs import is_alive
+from rankscope.protocol.restart import STEADY_S, WORTH_SAYING
 from rankscope.protocol.rundir import RunDirectory, RunInfo, hub_is_alive
 from support.sentinels import Launcher, make_node_dir, sentinel
 from support.wire import hub_process, new_run, wait_until
@@ -89,7 +90,8 @@ def test_a_hub_that_cannot_start_is_told_once_and_tried_on(tmp_path: Path) -> No
 
         def poll() -> None:
             nonlocal skipped_s
-            skipped_s += 0.05  # the pauses between tries are not waited for
+            if keeper._child is None:
+                skipped_s += 0.05  # the pauses between tries are not waited for
             keeper.poll(time.monotonic() + skipped_s)
 
         def told() -> bool:
@@ -108,6 +110,28 @@ def test_a_hub_that_cannot_start_is_told_once_and_tried_on(tmp_path: Path) -> No
 
         wait_until(back, "a hub once it can start", 60.0)
         assert len(said) == 1
+        keeper.close()
+
+
+def test_a_hub_that_is_slow_to_fail_has_not_lived_long(tmp_path: Path) -> None:
+    """On a busy machine it may take many seconds to find that it cannot start."""
+    said: list[str] = []
+    with hub_process(tmp_path) as hub:
+        hub.kill()
+        key = hub.directory.key_path("hub")
+        key.rename(key.with_suffix(".hidden"))
+        keeper = HubKeeper(hub.directory, said.append)
+        now = time.monotonic()
+        for _ in range(WORTH_SAYING):
+            keeper.poll(now)
+            now += 40.0  # longer than any pause
+            keeper.poll(now)
+            child = keeper._child
+            assert child is not None
+            child.wait()
+            now += 2 * STEADY_S
+        keeper.poll(now)
+        assert "hub key" in said[0]
         keeper.close()
 
 

@@ -25,6 +25,7 @@ class HubKeeper:
         self._policy = RestartPolicy()
         self._child: subprocess.Popen[bytes] | None = None
         self._started_t_s = -math.inf
+        self._pid: int | None = None  # of the hub that was started last
         self._restart_t_s: float | None = None
 
     def poll(self, now: float) -> None:
@@ -39,7 +40,7 @@ class HubKeeper:
                 self._child.kill()
             return
         if self._restart_t_s is None:
-            self._restart_t_s = now + self._policy.died(now - self._started_t_s)
+            self._restart_t_s = now + self._policy.died(self._lived_s(info, now))
             if self._policy.worth_saying:
                 self._tell_of_failing()
         if now >= self._restart_t_s:
@@ -52,6 +53,11 @@ class HubKeeper:
             self._child.returncode = 0  # else its object warns, as it goes, that the hub still runs
         self._child = None
 
+    def _lived_s(self, info: RunInfo, now: float) -> float:
+        """How long the hub that is gone had lived; 0 where it never served, slow as it may be."""
+        served = self._pid is None or (info.hub is not None and info.hub.pid == self._pid)
+        return now - self._started_t_s if served else 0.0
+
     def _read(self) -> RunInfo | None:
         try:
             return self._directory.read_info()
@@ -62,6 +68,7 @@ class HubKeeper:
         self._started_t_s = now
         try:
             self._child = launch.spawn_hub(self._directory)
+            self._pid = self._child.pid
         except OSError as error:
             self._say(f"cannot start the hub: {error.strerror}")
 

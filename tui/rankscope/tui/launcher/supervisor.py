@@ -63,14 +63,23 @@ class Supervisor:
         return self._died(now_s, launch.last_log_line(self.directory))
 
     def _died(self, now_s: float, why: str) -> str | None:
-        lived_s = 0.0 if self._since_s is None else now_s - self._since_s
-        self._restart_at_s = now_s + self._policy.died(lived_s)
+        self._restart_at_s = now_s + self._policy.died(self._lived_s(now_s))
         if self._policy.worth_saying:
             return (
                 f"the hub keeps dying ({why}); your command goes on unwatched until a hub stays "
                 f"up, see {self.directory.log}"
             )
         return None
+
+    def _lived_s(self, now_s: float) -> float:
+        """How long the hub that is gone had lived; 0 where it never served, slow as it may be."""
+        try:
+            served = self.directory.read_info().hub
+        except UserError:
+            return 0.0
+        if self._since_s is None or self._hub is None or served is None:
+            return 0.0
+        return now_s - self._since_s if served.pid == self._hub.pid else 0.0
 
     def let_go(self) -> None:
         """Watch no more: the run is over and the hub ends by itself when nobody asks."""
