@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from support import wire
+from support import warm, wire
 
 RANKSCOPE = [str(Path(sys.executable).with_name("rankscope"))]
 DEADLINE_S = 90.0
@@ -31,7 +31,10 @@ def wait_until(
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """This process's environment with a run home of its own and one thread a rank."""
+    """This process's environment with a run home of its own and one thread a rank.
+
+    torchrun starts its ranks warm; with ``PYTHON_EXEC=sys.executable`` as a user's would.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RANKSCOPE")}
     return {
         **kept,
@@ -39,6 +42,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         "PYTHONUNBUFFERED": "1",
         "LC_ALL": "C.UTF-8",
+        "PYTHON_EXEC": warm.python(),
         **more,
     }
 
@@ -165,6 +169,9 @@ def belonging_to(home: Path) -> list[psutil.Process]:
         with contextlib.suppress(psutil.Error, OSError):
             if process.pid != os.getpid() and process.environ().get("RANKSCOPE_HOME") == str(home):
                 found.append(process)
+    for pid in warm.living(home):
+        with contextlib.suppress(psutil.Error):
+            found.append(psutil.Process(pid))
     return found
 
 

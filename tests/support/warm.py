@@ -8,11 +8,13 @@ to a server that has imported torch and done nothing else, and that forks. It st
 the fork runs, hands on the signals it gets, and ends as that does, by the same signal or code.
 torchrun starts its ranks with it where ``PYTHON_EXEC`` names it.
 
-The fork's pid is not that of the process which was started. There is one server a test process; it
-ends, with all its forks, when that does.
+The fork's pid is not that of the process which was started, and ``/proc`` shows the server's
+command line and environment for it: :func:`living` knows the forks that live. There is one server a
+test process; it ends, with all its forks, when that does.
 """
 
 import atexit
+import contextlib
 import functools
 import os
 import shutil
@@ -38,17 +40,30 @@ def python() -> str:
         listener.bind("\0" + address)
         listener.listen(64)  # who calls before it has imported torch waits
         server = subprocess.Popen(
-            [sys.executable, str(SERVER), str(listener.fileno())],
+            [sys.executable, str(SERVER), str(listener.fileno()), str(folder / "forks")],
             stdin=subprocess.PIPE,  # its end of file is ours
             pass_fds=[listener.fileno()],
             env={**environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
             start_new_session=True,
         )
     atexit.register(_end, server)
+    (folder / "forks").mkdir()
     client = folder / "python"
     client.write_text(f"#!{sys.executable} -IS\nADDRESS = {address!r}\n" + CLIENT.read_text())
     client.chmod(0o755)
     return str(client)
+
+
+def living(home: Path) -> list[int]:
+    """The pids of the forks that live and have ``home`` for their RANKSCOPE_HOME."""
+    if not python.cache_info().currsize:
+        return []
+    found = []
+    for file in Path(python()).with_name("forks").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it has just ended
+            if file.read_text() == str(home):
+                found.append(int(file.name))
+    return found
 
 
 def _end(server: "subprocess.Popen[bytes]") -> None:

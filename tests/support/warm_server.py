@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 import types
+from pathlib import Path
 from typing import Any
 
 MODULES = (
@@ -40,8 +41,10 @@ Request = dict[str, Any]
 class Server:
     """Runs until its stdin ends; then no fork is left."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, folder: str) -> None:
         self.listener = socket.socket(fileno=descriptor)
+        self.folder = Path(folder)
+        """Has a file for each fork that lives: named by its pid, with its RANKSCOPE_HOME in it."""
         self.selector = selectors.DefaultSelector()
         self.forks: dict[socket.socket, tuple[int, int]] = {}
         """Client to the pid and the pidfd of its fork."""
@@ -86,6 +89,7 @@ class Server:
             return request
         for stream in streams:
             os.close(stream)
+        (self.folder / str(pid)).write_text(request["environ"].get("RANKSCOPE_HOME", ""))
         pidfd = os.pidfd_open(pid)
         self.forks[client] = pid, pidfd
         self.selector.register(client, selectors.EVENT_READ, client)
@@ -129,6 +133,7 @@ class Server:
         assert how is not None
         code = how.si_status if how.si_code == os.CLD_EXITED else -how.si_status
         self.unreaped.append((time.monotonic(), pid))
+        (self.folder / str(pid)).unlink(missing_ok=True)
         self.selector.unregister(pidfd)
         self.selector.unregister(client)
         os.close(pidfd)
@@ -197,7 +202,7 @@ def become(request: Request) -> None:
 
 
 if __name__ == "__main__":
-    server = Server(int(sys.argv[1]))
+    server = Server(int(sys.argv[1]), sys.argv[2])
     for module in MODULES:
         importlib.import_module(module)
     if len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from functools import cache
@@ -14,6 +13,7 @@ import pytest
 from rankscope.protocol import budget, experiments
 from rankscope.protocol.experiments import Case, Job, Measured, Sent
 from rankscope.trainers.experiments.volume import count
+from support import warm
 
 pytestmark = pytest.mark.processes
 
@@ -56,11 +56,11 @@ def launch(job: Job, ranks: int) -> "list[list[Measured]]":
         kept = {name: value for name, value in os.environ.items() if name not in launcher}
         ended = subprocess.run(
             [
-                *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
+                *(warm.python(), "-m", "torch.distributed.run", "--standalone"),
                 *("--nproc-per-node", str(ranks), "-m"),
                 *("rankscope.trainers.experiments.measure", str(file), folder),
             ],
-            env=kept | {"OMP_NUM_THREADS": "1"},
+            env=kept | {"OMP_NUM_THREADS": "1", "PYTHON_EXEC": warm.python()},
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,

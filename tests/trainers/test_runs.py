@@ -5,7 +5,6 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from rankscope.trainers.launch import Place
+from support import warm
 
 SMALL = ("--layers", "2", "--dim", "64", "--seq-len", "64", "--attach", "none")
 TWELVE = (*SMALL, "--steps", "12")
@@ -200,7 +200,7 @@ def test_sigterm_ends_a_run_as_it_ends_any_process() -> None:
     """It is not swallowed: a launcher would have to kill."""
     assert not Place.from_environment().launched
     with subprocess.Popen(
-        [sys.executable, "-m", "rankscope.trainers.ddp", *SMALL, "--steps", "1000000"],
+        [warm.python(), "-m", "rankscope.trainers.ddp", *SMALL, "--steps", "1000000"],
         stdout=subprocess.PIPE,
         text=True,
         env=plain_environment(),
@@ -218,7 +218,7 @@ def test_nodes_with_different_texts_refuse_together(some_text: Path, tmp_path: P
 
     def start(rank: int, text: Path) -> "subprocess.Popen[str]":
         return subprocess.Popen(
-            [sys.executable, "-m", "rankscope.trainers.ddp", *SMALL, "--text", str(text)],
+            [warm.python(), "-m", "rankscope.trainers.ddp", *SMALL, "--text", str(text)],
             stderr=subprocess.PIPE,
             text=True,
             env=plain_environment()

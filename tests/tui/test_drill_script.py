@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,6 @@ import pytest
 from rankscope.protocol.faulttable import IN_SCRIPTS
 from rankscope.trainers.faults.script import INSTALL
 from rankscope.tui.drill.scripts import last_line
-from support import warm
 from support.outside import nothing_left
 from support.runs import RANKSCOPE, environment
 
@@ -42,7 +42,8 @@ def test_deaths_and_stops_in_a_users_script_are_called_what_they_are(
     home = tmp_path / "home"
     wanted = ["sigkill@1:7:backward", "exit0@0:6:data", "sigstop@1:5:optimizer", "abort@1:9"]
     with nothing_left(home, within_s=30):
-        ran = drill(home, *wanted, "--script", SCRIPT, "--json", "--", "--steps", "1000000")
+        words = (*wanted, "--script", SCRIPT, "--json", "--", "--steps", "1000000")
+        ran = drill(home, *words, PYTHON_EXEC=sys.executable)  # as users' ranks start
     assert ran.returncode == 0, ran
     rows = json.loads(ran.stdout)
     assert [row["fault"] for row in rows] == wanted
@@ -67,8 +68,7 @@ def test_a_script_that_cannot_be_drilled_is_told_in_one_line(
     """Exit 2; nothing runs on and no run directory is kept."""
     home = tmp_path / "home"
     with nothing_left(home, within_s=30):
-        refused = ("sigkill", "--script", SCRIPT, "--json", "--", *arguments)
-        ran = drill(home, *refused, PYTHON_EXEC=warm.python())
+        ran = drill(home, "sigkill", "--script", SCRIPT, "--json", "--", *arguments)
     assert ran.returncode == 2, ran
     assert words in ran.stderr
     assert "Traceback" not in ran.stderr

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 import psutil
@@ -58,7 +59,7 @@ def test_a_killed_hub_is_back_and_training_did_not_notice(home: Path) -> None:
 
 def test_a_killed_rank_is_named_also_after_everything_has_ended(home: Path) -> None:
     """kill -9 of rank 2: rank-dead with SIGKILL; the ranks torchrun then ends are its victims."""
-    with live_run(home, torchrun(RANKS, *LONG)) as run:
+    with live_run(home, torchrun(RANKS, *LONG), PYTHON_EXEC=sys.executable) as run:
         pids = wait_running(run)
         os.kill(pids[2], signal.SIGKILL)
         first = run.wait_status(lambda s: s["verdict"] is not None, "a verdict")

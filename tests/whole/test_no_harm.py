@@ -22,7 +22,11 @@ from support.terminal import Terminal
 pytestmark = pytest.mark.processes
 
 RANKS = 2
-STEPS = 60
+SMALL = (
+    *("--layers", "2", "--dim", "64", "--seq-len", "64", "--batch-size", "4"),
+    *("--steps", "100000"),
+)
+"""Steps of some milliseconds, and more than a test waits for: it ends the run."""
 
 
 @pytest.fixture
@@ -30,25 +34,29 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-def trainer(history: Path, steps: int = STEPS) -> list[str]:
-    return torchrun(RANKS, "--steps", str(steps), "--history", str(history))
+def trainer(history: Path, ranks: int = RANKS) -> list[str]:
+    return torchrun(ranks, *SMALL, "--history", str(history))
 
 
-def unwatched(tmp_path: Path) -> str:
-    """Every step's loss and gradient norm of the same training without rankscope."""
+def unwatched(tmp_path: Path, steps: int) -> list[str]:
+    """So many steps' losses and gradient norms of the same training without rankscope."""
     history = tmp_path / "unwatched.jsonl"
-    subprocess.run(
+    with subprocess.Popen(
         trainer(history),
         env=environment(tmp_path / "unused", RANKSCOPE="off"),
-        check=True,
-        capture_output=True,
-        timeout=200,
-    )
-    return history.read_text()
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        try:
+            wait_until(lambda: lines(history) >= steps, f"{steps} steps", 200)
+        finally:
+            process.terminate()
+    return history.read_text().splitlines()[:steps]
 
 
 def lines(history: Path) -> int:
-    return len(history.read_text().splitlines()) if history.exists() else 0
+    """The whole ones: steps that are done."""
+    return history.read_text().count("\n") if history.exists() else 0
 
 
 def sentinel_of(home: Path) -> psutil.Process | None:
@@ -66,12 +74,11 @@ def test_training_is_bitwise_the_same_while_everything_beside_it_is_killed(
     home: Path, tmp_path: Path
 ) -> None:
     """Hub, sentinel and dashboards die while it runs; losses and gradient norms stay equal."""
-    expected = unwatched(tmp_path)
     history = tmp_path / "watched.jsonl"
     with live_run(home, trainer(history)) as run:
         wait_until(lambda: lines(history) >= 3, "training")
         pids = run.rank_pids(RANKS).values()
-        for pid in pids:  # so that the run is not over before it was hurt
+        for pid in pids:  # dashboards start sooner without it
             os.kill(pid, signal.SIGSTOP)
         with dashboard(run) as first, dashboard(run) as second:
             first.wait_for("step", within_s=40)
@@ -86,9 +93,10 @@ def test_training_is_bitwise_the_same_while_everything_beside_it_is_killed(
             first.signal(signal.SIGSTOP)
             kill_hub(run)
             first.signal(signal.SIGKILL)
-        assert lines(history) < STEPS, "the run was over before the second blow"
-        assert run.process.wait(200) == 0
-    assert history.read_text() == expected
+        before = lines(history)
+        wait_until(lambda: lines(history) > before + 3, "training goes on")
+    steps = lines(history)
+    assert history.read_text().splitlines()[:steps] == unwatched(tmp_path, steps)
 
 
 def kill_hub(run: Run) -> None:
@@ -101,9 +109,9 @@ def kill_hub(run: Run) -> None:
 def test_dashboards_come_and_go_in_every_way(home: Path, tmp_path: Path) -> None:
     """q, Ctrl-C, SIGHUP, SIGTERM, SIGKILL and a lost terminal, beside a loop of status calls."""
     history = tmp_path / "watched.jsonl"
-    with live_run(home, trainer(history, 100_000)) as run:
+    with live_run(home, trainer(history, ranks=1)) as run:
         run.wait_status(lambda s: s["step"] >= 3, "training")
-        ranks = run.rank_pids(RANKS)
+        ranks = run.rank_pids(1)
 
         def still_training() -> None:
             before = lines(history)

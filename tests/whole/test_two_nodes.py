@@ -61,7 +61,12 @@ def run_on_both(folder: Path, first: netns.Node, second: netns.Node) -> Iterator
         with (folder / f"{node.letter}.out").open("w") as sink:
             process = subprocess.Popen(
                 node.command(*words),
-                env=environment(home, TMPDIR=str(temporary), GLOO_SOCKET_IFNAME=node.device),
+                env=environment(
+                    home,
+                    TMPDIR=str(temporary),
+                    GLOO_SOCKET_IFNAME=node.device,
+                    PYTHON_EXEC=sys.executable,  # a fork would be on the tests' own network
+                ),
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
