@@ -180,12 +180,21 @@ def test_no_color_sends_no_colour(hub: Hub) -> None:
         assert not [code for code in colours(bytes(terminal.raw)) if code not in ("39", "49")]
 
 
-def test_only_the_sixteen_colours_of_the_terminal_are_used(hub: Hub) -> None:
-    """No true colour and no palette of 256: every terminal shows them, in half the bytes."""
-    with SyntheticRun(hub) as ranks, top(hub) as terminal:
+@pytest.mark.parametrize("term", ["xterm-256color", "xterm", "linux", "vt220"])
+def test_only_the_sixteen_colours_of_the_terminal_are_used(hub: Hub, term: str) -> None:
+    """No true colour and no palette of 256, in the palette neither: every terminal shows them, in
+    half the bytes."""
+    with SyntheticRun(hub) as ranks, top(hub, TERM=term, COLORTERM="") as terminal:
         terminal.wait_for("✓ healthy")
         ranks.kill(0)
         terminal.wait_for("rank-dead")
+        terminal.press("2", ":")
+        terminal.wait_for("Search for commands")
+        terminal.press("escape")
+        terminal.wait(lambda text: "Search for commands" not in text)
+        terminal.press("t", "q")
+        assert terminal.exit_code() == 0
+        assert terminal.unclean() == []
         used = colours(bytes(terminal.raw))
         assert "31" in used or "41" in used
         assert not {"38", "48"} & used
