@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
@@ -15,7 +14,7 @@ from textual.events import Event, Key, Paste, Resize
 from textual.filter import LineFilter
 from textual.screen import Screen as TextualScreen
 
-from rankscope.protocol.exits import Exit, UserError
+from rankscope.protocol.exits import Exit
 from rankscope.tui.dashboard.action import ScreenName
 from rankscope.tui.dashboard.actions import ACTIONS, actions
 from rankscope.tui.dashboard.control import over
@@ -25,6 +24,7 @@ from rankscope.tui.dashboard.mailbox import Mailbox
 from rankscope.tui.dashboard.navigation import Navigation
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.line import Line
+from rankscope.tui.dashboard.runkeys import RunKeys
 from rankscope.tui.dashboard.runwatch import RunWatch
 from rankscope.tui.dashboard.screens.base import Direction, Room, Screen
 from rankscope.tui.dashboard.source import FEED_ENDS_WITHIN_S, Choice, Source
@@ -50,7 +50,7 @@ class Bare(TextualScreen[None], inherit_bindings=False):
     """Textual's screen without its keys: Tab is ours."""
 
 
-class Dashboard(TimeKeys, ControlKeys, ToolKeys, App[None], inherit_bindings=False):
+class Dashboard(TimeKeys, ControlKeys, ToolKeys, RunKeys, App[None], inherit_bindings=False):
     """One canvas over the whole terminal. Textual's own keys are off: its Ctrl-Q leaves at once."""
 
     BINDINGS = [  # noqa: RUF012 - Textual's own annotation
@@ -331,31 +331,6 @@ class Dashboard(TimeKeys, ControlKeys, ToolKeys, App[None], inherit_bindings=Fal
         screen: Screen = self._navigation.screen
         asked = Wanted("checkpoints") if self._control.question else None
         self._poller.request_view(asked or screen.view_wanted(self._picture))
-
-    # --- going over to another run ------------------------------------------------------------
-
-    def _open_run(self, path: str) -> None:
-        """Show another run, from its overview on; commands are asked about anew there."""
-        if self._choice is None:
-            self._moved("other runs cannot be opened from here")
-            return
-        try:
-            source = self._choice.open(path)
-        except UserError as error:
-            self._moved(str(error))
-            return
-        left, ends_run = self._poller, self._picture.ends_run
-        self._mailbox.listen(None)
-        threading.Thread(target=left.stop, args=(FEED_ENDS_WITHIN_S,), daemon=True).start()
-        self._mailbox = Mailbox()
-        self._poller = source.feed(self._mailbox.put)
-        self._unlocked = False
-        self._control = self._take_control(source)
-        self._navigation = Navigation(self._watch)
-        self._picture = Picture(self._poller.latest, source.title, source.readonly, ends_run)
-        self._mailbox.listen(self._notify)
-        self._poller.start()
-        self._moved()
 
     def get_system_commands(self, screen: TextualScreen[object]) -> Iterable[SystemCommand]:
         """The palette's entries: the registry's, and nothing else."""
