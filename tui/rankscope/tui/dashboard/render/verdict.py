@@ -23,6 +23,7 @@ from rankscope.tui.words.stall import next_step, unexplained
 from rankscope.tui.words.verdict import verdict
 
 HEADLINE_LINES = 3
+NO_HARM = "training does not need its hub and is not touched"
 INDENT = 3
 TONES: Mapping[Tone, StyleName] = {
     "good": "good_block",
@@ -73,7 +74,7 @@ def verdict_lines(
     hang = width_of(start)
     text = _waits_for(status) if status.state == "starting" and not trouble else said.text
     style: StyleName = "strong" if trouble else ""
-    error = picture.snapshot.error if stale else ""
+    error = f"{picture.snapshot.error}; {NO_HARM}" if stale else ""
     why = [
         fit(line(" " * INDENT, Span(each, "dim")), width)
         for each in wrap(error, width - INDENT - 1, 2)
