@@ -85,7 +85,7 @@ def run(given: Namespace) -> int:
         raise UserError("replay needs a terminal; in a pipe use: rankscope status RUN")
     begin = given.at
     # A hub has to read it first, which takes a moment and, of a large run, seconds.
-    print(f"reading the recording of {directory.run} …", end="", file=sys.stderr, flush=True)
+    print(f"reading the recording of {directory.run} ...", end="", file=sys.stderr, flush=True)
     try:  # what is wrong is told before the screen is taken
         with reach.connect_past(directory) as client:
             recording = source.ask(client, "recording", Recording)
