@@ -215,7 +215,7 @@ if __name__ == "__main__":
     parser.add_argument("--only-kills", action="store_true")
     asked = parser.parse_args()
     if asked.rank is not None:
-        _stall.rank_main(asked.rank, time.monotonic() + asked.seconds)
+        _stall.rank_main(asked.rank, asked.seconds)
         sys.exit(0)
     if asked.cpu is not None:
         cpu_main(asked.cpu)

@@ -1,5 +1,6 @@
 """The process that writes a rank's file, and what happens when it cannot."""
 
+import contextlib
 import mmap
 import os
 import signal
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.agent.checkpoint import hands, scribe, writing
@@ -239,6 +240,7 @@ def test_the_process_ends_with_the_rank(buffer: Buffer, target: int) -> None:
             time.sleep(0.02)
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3 * 4096 + 5), st.booleans())
 def test_whatever_begins_and_ends_where_it_gets_to_its_place(
     begin_at: int, file_at: int, size: int, paged: bool
@@ -251,7 +253,8 @@ def test_whatever_begins_and_ends_where_it_gets_to_its_place(
         file.write(b"\xff" * (8 * 4096))
         file.flush()
         view = memoryview(memory)
-        scribe.File(file.fileno()).put(view[begin : begin + size], at, begin)
+        with contextlib.closing(scribe.File(file.fileno())) as past:
+            past.put(view[begin : begin + size], at, begin)
         found = os.pread(file.fileno(), 8 * 4096, 0)
         assert found[at : at + size] == view[begin : begin + size]
         assert set(found[:at] + found[at + size :]) <= {0xFF}
@@ -266,7 +269,8 @@ def test_a_file_that_is_not_to_be_written_past_the_cache_is_written_all_the_same
         memory[:] = bytes(number * 7 % 251 for number in range(len(memory)))
         view = memoryview(memory)
         # Said to begin at a page, and does not: what the system says to that is EINVAL.
-        scribe.File(target).put(view[1 : 1 + 8192], 0, 0)
+        with contextlib.closing(scribe.File(target)) as past:
+            past.put(view[1 : 1 + 8192], 0, 0)
         assert os.pread(target, 8192, 0) == view[1 : 1 + 8192]
         view.release()
 

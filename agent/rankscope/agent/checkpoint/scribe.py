@@ -28,6 +28,7 @@ import mmap
 import os
 import select
 import sys
+import threading
 import time
 import zlib
 
@@ -37,6 +38,7 @@ BLOCK_BYTES = 512 << 10
 DIRECT_BYTES = 4 << 20
 """The same where the disk reads the memory itself: what keeps it busy."""
 
+THREADS = 3
 PAGE_BYTES = 4096
 """Of which begin and size are multiples then."""
 
@@ -71,14 +73,15 @@ class File:
 
     def __init__(self, target: int) -> None:
         self._target = target
-        self._direct = -1
+        self._direct, self._refused = -1, False
         with contextlib.suppress(OSError, AttributeError):
             self._direct = os.open(f"/proc/self/fd/{target}", os.O_WRONLY | os.O_DIRECT)
 
     def block_bytes(self, begin: int, at: int) -> int:
         """How much of a piece at ``begin`` in memory is best written at one go to ``at``."""
         paged = begin % PAGE_BYTES == at % PAGE_BYTES == 0
-        return DIRECT_BYTES if self._direct >= 0 and paged else BLOCK_BYTES
+        direct = self._direct >= 0 and not self._refused
+        return DIRECT_BYTES if direct and paged else BLOCK_BYTES
 
     def put(self, block: memoryview, at: int, begin: int) -> None:
         """Write ``block``, which is at ``begin`` in memory, to ``at``."""
@@ -88,37 +91,79 @@ class File:
                 count = os.pwrite(self._target, block, at)
             block, at, begin = block[count:], at + count, begin + count
 
+    def close(self) -> None:
+        if self._direct >= 0:
+            os.close(self._direct)
+
     def _write_directly(self, block: memoryview, at: int) -> int:
         """How much of it could be written past the cache; 0 when that cannot be done."""
         size = len(block) // PAGE_BYTES * PAGE_BYTES
-        if self._direct < 0 or size == 0 or at % PAGE_BYTES:
+        if self._direct < 0 or self._refused or size == 0 or at % PAGE_BYTES:
             return 0
         try:
             return os.pwrite(self._direct, block[:size], at)
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
-            self._direct = -1  # a file system that opens files so, and then does not write them
+            self._refused = True  # a file system that opens files so, and then does not write them
             return 0
 
 
-def write(memory: memoryview, target: int, pieces: list[tuple[int, int, int]]) -> None:
-    file = File(target)
-    done, told_s = 0, 0.0
-    for index, (begin, size, at) in enumerate(pieces):
+class Work:
+    """All pieces, by several threads: while one checksums (without the GIL) the disk takes what
+    another has."""
+
+    def __init__(self, memory: memoryview, target: int, pieces: list[tuple[int, int, int]]) -> None:
+        self._memory, self._file = memory, File(target)
+        self._left = enumerate(pieces)
+        self._lock = threading.Lock()
+        self._done, self._told_s = 0, 0.0
+        self._error: OSError | None = None
+
+    def do(self) -> None:
+        """Raises OSError for what the system refused first."""
+        threads = [threading.Thread(target=self._take_part) for _ in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def _take_part(self) -> None:
+        try:
+            while self._error is None:
+                with self._lock:
+                    index, piece = next(self._left, (-1, (0, 0, 0)))
+                if index < 0:
+                    return
+                crc32 = self._write(*piece)
+                if self._error is None:  # else it may not be whole
+                    tell(f"d {index} {crc32}")
+        except OSError as error:
+            self._error = self._error or error
+
+    def _write(self, begin: int, size: int, at: int) -> int:
+        """Of one piece; returns its CRC-32."""
         crc32 = 0
-        block_bytes = file.block_bytes(begin, at)
+        block_bytes = self._file.block_bytes(begin, at)
         for start in range(0, size, block_bytes):
-            block = memory[begin + start : begin + min(start + block_bytes, size)]
+            block = self._memory[begin + start : begin + min(start + block_bytes, size)]
             crc32 = zlib.crc32(block, crc32)
-            file.put(block, at + start, begin + start)
-            done += len(block)
-            if time.monotonic() - told_s > TELL_EVERY_S:
+            self._file.put(block, at + start, begin + start)
+            self._wrote(len(block))
+            if self._error is not None:
+                break
+        return crc32
+
+    def _wrote(self, count: int) -> None:
+        with self._lock:
+            self._done += count
+            if time.monotonic() - self._told_s > TELL_EVERY_S:
                 if gone():
                     os._exit(0)
-                tell(f"w {done}")
-                told_s = time.monotonic()
-        tell(f"d {index} {crc32}")
+                tell(f"w {self._done}")
+                self._told_s = time.monotonic()
 
 
 def main() -> None:
@@ -132,7 +177,7 @@ def main() -> None:
     size = os.fstat(source).st_size
     try:
         memory = mmap.mmap(source, size, prot=mmap.PROT_READ)
-        write(memoryview(memory), target, pieces)
+        Work(memoryview(memory), target, pieces).do()
         if told.readline().strip() == b"s":
             os.fsync(target)
             tell("s")
