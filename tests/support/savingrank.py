@@ -15,6 +15,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch._C._distributed_c10d import (  # torch.distributed's own, but not exported
+    PrefixStore,
+    TCPStore,
+)
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
@@ -137,10 +141,10 @@ def in_launchers_store(rank: int, count: int, port: int, life: int) -> None:
     gloo itself would find the addresses of the ranks before in it, so it has a part of its own.
     """
     os.environ |= {"LOCAL_WORLD_SIZE": str(count), "TORCHELASTIC_RESTART_COUNT": str(life)}
-    launchers = dist.TCPStore("127.0.0.1", port)
-    own = dist.PrefixStore(f"gloo-{life}", launchers)
+    launchers = TCPStore("127.0.0.1", port)
+    own = PrefixStore(f"gloo-{life}", launchers)
     dist.init_process_group("gloo", store=own, rank=rank, world_size=count)
-    stores._get_default_store = lambda: launchers
+    stores._get_default_store = lambda: launchers  # type: ignore[attr-defined]
 
 
 def run(answer: Connection, rank: int, count: int, port: int, told: dict[str, Any]) -> None:

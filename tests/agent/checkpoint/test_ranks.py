@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch.distributed as dist
+from torch._C._distributed_c10d import TCPStore  # torch.distributed's own, but not exported
 
 from rankscope.protocol import checkpoints
 
@@ -144,7 +144,7 @@ def test_ranks_that_were_restarted_on_the_same_store_do_not_heed_those_before(
     ranks: Any, tmp_path: Path
 ) -> None:
     """A launcher's store keeps what was said of the save of the same step, which had failed."""
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     failing = [[1, 2, "writing", "raise"]]
     ended = []
     for life, breaks in enumerate([failing, []]):

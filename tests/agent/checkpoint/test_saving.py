@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from rankscope.agent.checkpoint import Checkpointer, hands, publish
+from rankscope.agent.checkpoint.meeting import Outcome
 from rankscope.agent.checkpoint.plan import plan
 from rankscope.protocol import checkpoints, coverage
 from rankscope.protocol.exits import UserError
@@ -299,8 +300,11 @@ def test_a_save_that_is_not_over_is_not_hidden_by_the_next_one(tmp_path: Path) -
                 reached.set()
                 assert go_on.wait(60)
 
+        def on_outcome(found: Outcome, outcomes: list[bool] = outcomes) -> None:
+            outcomes.append(found.ok)
+
         saver.on_phase.append(on_phase)
-        saver.on_outcome.append(lambda found, outcomes=outcomes: outcomes.append(found.ok))
+        saver.on_outcome.append(on_outcome)
         saver.save(1, request=7)
         assert reached.wait(60)
         saver.save(2)

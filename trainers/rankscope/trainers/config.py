@@ -211,7 +211,7 @@ def from_arguments(arguments: argparse.Namespace) -> Config:
 def signals(config: Config) -> list[signal.Signals]:
     """Those of ``--on-signal``. Raises :class:`UserError` for one that there is not, or that no
     process can answer to."""
-    found = []
+    found: list[signal.Signals] = []
     for name in config.on_signal:
         known = signal.Signals.__members__.get(f"SIG{name.upper().removeprefix('SIG')}")
         if known is None:
