@@ -96,7 +96,8 @@ class Run:
             return last if last is not None and condition(last) else None
 
         try:
-            return wire.wait_until(check, what, deadline_s)
+            # Each look is a process that takes half a second of what the run itself could use.
+            return wire.wait_until(check, what, deadline_s, every_s=0.2)
         except AssertionError as error:
             raise AssertionError(f"{error}; last status {last}; output {self.output()}") from None
 

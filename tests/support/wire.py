@@ -28,6 +28,7 @@ def wait_until(
     condition: Callable[[], Found | None],
     what: str = "the condition",
     timeout_s: float = PATIENCE_S,
+    every_s: float = 0.01,
 ) -> Found:
     """The first true value of ``condition``; an assertion error once the deadline has passed."""
     deadline = time.monotonic() + timeout_s
@@ -36,7 +37,7 @@ def wait_until(
         if value:
             return value
         assert time.monotonic() < deadline, f"{what} did not come within {timeout_s:.0f} s"
-        time.sleep(0.01)
+        time.sleep(every_s)
 
 
 class Peer:
