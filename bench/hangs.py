@@ -86,7 +86,11 @@ def main() -> None:
     for name, (missing, odd, prepare) in cases.items():
         state = training(missing, odd)
         prepare(state)
-        for when, limit in (("new groups", LIMIT_MS), ("new evidence", LIMIT_MS), ("later", LIMIT_MS)):
+        for when, limit in (
+            ("new groups", LIMIT_MS),
+            ("new evidence", LIMIT_MS),
+            ("later", LIMIT_MS),
+        ):
             costs = []
             found = []
             for _ in range(ROUNDS):

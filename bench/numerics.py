@@ -16,7 +16,7 @@ from typing import Any
 import _blocks
 from _figure import figure
 
-PAIRS = 24
+PAIRS = 16
 BUDGET_S = 180.0
 STEP_S = 0.12  # aimed at; the issue is with steps of 100 ms or more
 WIDTHS = {False: 1280, True: 4096}  # six square layers: 9.8 and 100.7 million parameters

@@ -15,7 +15,7 @@ from typing import Any
 import _blocks
 from _figure import figure
 
-PAIRS = 36
+PAIRS = 32
 BUDGET_S = 240.0
 STEP_S = 0.12  # aimed at; the issue is with steps of 100 ms or more
 WIDTH = 1280  # six layers of 1280 x 1280: 9.8 million parameters

@@ -25,13 +25,13 @@ def settled(cost_s: float, step_s: float, steps: int = 400) -> Turns:
 
 def test_what_costs_little_is_read_at_every_step() -> None:
     """Below its share of the step, or below what is free; then there is nothing to say of it."""
-    assert settled(0.0004, 0.005).text() == settled(0.001, 0.2).text() == ""
+    assert settled(0.0004, 0.005).text() == settled(0.0009, 0.2).text() == ""
 
 
 def test_what_costs_much_is_read_so_seldom_that_it_does_not() -> None:
     """As often as the share allows, which is said."""
-    assert settled(0.0033, 0.14).text() == "large ones at every 4th step"
-    assert settled(0.002, 0.14).text() == "large ones at every 2nd step"
+    assert settled(0.0033, 0.14).text() == "large ones at every 8th step"
+    assert settled(0.002, 0.21).text() == "large ones at every 2nd step"
     assert settled(0.0033, 1.0).every == 1
 
 
@@ -62,7 +62,7 @@ def test_what_is_dear_by_itself_is_not_taken_for_a_busy_machine() -> None:
         turns.begin(number - 1, number, number * 0.1)
         if not turns.left_out:
             turns.took(0, 0.0001 if number == 1 else 0.005)
-    assert turns.every == 8
+    assert turns.every == 16
 
 
 class Trained:

@@ -11,7 +11,7 @@ from typing import Final
 
 from rankscope.agent.probes.pace import Pace
 
-SHARE: Final = 0.008
+SHARE: Final = 0.005
 """The share of a step's time that reading large gradients may take, on average."""
 
 FREE_S: Final = 0.0005
