@@ -50,6 +50,16 @@ def test_the_past_is_said_in_the_title_at_every_size(width: int, height: int) ->
     assert max(map(width_of, lines)) <= width
 
 
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_while_the_recording_is_opened_nobody_is_called_silent(width: int) -> None:
+    """The hub is not asked meanwhile: that what is known grows old says nothing of the run."""
+    shown = replace(Picture(SCENES["healthy-8"]()), opening=True)
+    title = words(title_line(shown, width, 9.0))
+    assert "opening the recording" in title
+    assert "silent" not in title
+    assert width_of(title) <= width
+
+
 def test_how_long_ago_is_said_of_a_run_that_goes_on() -> None:
     """Of a recording that has ended that would tell nothing."""
     assert "60 s ago" in words(title_line(picture(), 100, 0.0))

@@ -192,7 +192,9 @@ class Dashboard(TimeKeys, ControlKeys, ToolKeys, RunKeys, App[None], inherit_bin
     def _shown(self) -> Picture:
         """The picture; behind a question the screen keeps the view it had."""
         if not self._control.question:
-            return self._picture
+            past = not self._poller.times.is_live and not self._picture.snapshot.replay
+            opening = past and self._picture.snapshot.past is None
+            return replace(self._picture, opening=True) if opening else self._picture
         return replace(
             self._picture, snapshot=replace(self._picture.snapshot, view=self._view_behind)
         )

@@ -33,6 +33,8 @@ class Picture:
     frozen_t_s: float | None = None
     """When this picture was frozen (local monotonic clock); None while it is replaced by newer
     ones."""
+    opening: bool = False
+    """One has gone back in time, and the recording is still being read: nothing newer is asked."""
     memory: Memory = field(default_factory=Memory, compare=False, repr=False)
 
     @property

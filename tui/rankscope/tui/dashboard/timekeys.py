@@ -8,6 +8,8 @@ from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.feed.poller import Poller, Snapshot
 
 SCRUB_NOTICE = "going back: the recording is being opened"
+GOING_NOTICE = "going there"
+"""In a large run that takes seconds: the key was taken."""
 
 
 class TimeKeys:
@@ -28,12 +30,12 @@ class TimeKeys:
     def action_scrub(self, by_s: int) -> None:
         was_live = self._poller.times.is_live
         said = self._poller.times.scrub(by_s, self._picture.snapshot.hub_s)
-        self._moved(said or (SCRUB_NOTICE if was_live else ""))
+        self._moved(said or (SCRUB_NOTICE if was_live else GOING_NOTICE))
 
     def action_jump(self, direction: int) -> None:
         was_live = self._poller.times.is_live
         said = self._poller.times.jump(direction, self._picture.snapshot.hub_s)
-        self._moved(said or (SCRUB_NOTICE if was_live else ""))
+        self._moved(said or (SCRUB_NOTICE if was_live else GOING_NOTICE))
 
     def action_pace(self, steps: int) -> None:
         self._moved(self._poller.times.pace(steps))
@@ -65,7 +67,7 @@ class TimeKeys:
 
     def _holds(self, snapshot: Snapshot) -> bool:
         """Whether the picture stays as it is although there is a newer one."""
-        if snapshot.past is not None and self._notice == SCRUB_NOTICE:
+        if snapshot.past is not None and self._notice in (SCRUB_NOTICE, GOING_NOTICE):
             self._notice = ""
         if self._picture.frozen_t_s is None:
             return False

@@ -57,6 +57,8 @@ def control_lines(picture: Picture, width: int) -> list[Line]:
 def freshness(picture: Picture, now_t_s: float) -> list[Span]:
     """``● live 0.2 s`` and its less pleasant forms."""
     snapshot = picture.snapshot
+    if picture.opening:
+        return [Span("◀ opening the recording", "warn")]
     if snapshot.past is not None and snapshot.link != "away":
         return past_spans(snapshot.past)
     if picture.frozen_t_s is not None:
