@@ -1,5 +1,6 @@
 """The hub client and the poller against a real hub."""
 
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -122,6 +123,24 @@ def test_a_command_that_cannot_be_followed_is_answered_in_words(hub: Hub) -> Non
     ):
         viewer.command("checkpoint", author="test")
     assert caught.value.cause == "refused"
+
+
+def test_a_command_to_a_hub_that_is_stopped_says_whether_it_was_given(hub: Hub) -> None:
+    """One that never left cannot be carried out; of one that did nobody knows."""
+    assert hub.process is not None
+    with client_of(hub) as known:
+        known.ask("status")
+        hub.process.send_signal(signal.SIGSTOP)
+        try:
+            with pytest.raises(LinkError, match="whether it took the command is unknown"):
+                known.command("stop", author="test", timeout_s=0.5)
+            with (
+                client_of(hub) as stranger,
+                pytest.raises(LinkError, match="the command was not given"),
+            ):
+                stranger.command("stop", author="test", timeout_s=0.5)
+        finally:
+            hub.process.send_signal(signal.SIGCONT)
 
 
 def test_a_run_end_is_known_when_sending_returns(hub: Hub) -> None:

@@ -44,6 +44,16 @@ _EVENT = struct.Struct("=Hi")
 asyncio, which would double the time this module takes to load."""
 
 
+def _of_command(error: LinkError, sent: bool) -> LinkError:
+    """``error`` with what became of the command."""
+    fate = (
+        "whether it took the command is unknown: look with rankscope status"
+        if sent
+        else "the command was not given"
+    )
+    return LinkError(error.cause, f"{error}; {fate}", error.exit_code)
+
+
 @dataclass(frozen=True)
 class Reply:
     """A hub's answer to one view request."""
@@ -193,7 +203,8 @@ class HubClient:
             elapsed_s = time.monotonic() - start_s
             patience_s = min(waited_s, NOBODY_PATIENCE_S) if self._link.nobody else waited_s
             if elapsed_s >= patience_s:
-                raise self._link.timed_out(elapsed_s)
+                error = self._link.timed_out(elapsed_s)
+                raise error if repeat else _of_command(error, sent)
             self._poller.register(self._socket, zmq.POLLIN if sent else zmq.POLLIN | zmq.POLLOUT)
             ready = dict(self._poller.poll(min(100, int((waited_s - elapsed_s) * 1000) + 1)))
             if self._monitor in ready and self._lost_link() and sent:
