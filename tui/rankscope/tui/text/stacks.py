@@ -2,6 +2,7 @@
 
 from rankscope.protocol.shapes import FrameRow, StacksView
 from rankscope.tui.text.output import toned
+from rankscope.tui.text.table import clipped
 from rankscope.tui.words import numbers, stacks
 from rankscope.tui.words.marks import safe
 
@@ -30,7 +31,7 @@ def stacks_text(view: StacksView, width: int, rank: int | None = None) -> list[s
 
 
 def _frames(frames: list[FrameRow], width: int, most: int) -> list[str]:
-    shown = [f"  {stacks.frame(frame)}"[:width] for frame in frames[:most]]
+    shown = [clipped(f"  {stacks.frame(frame)}", width) for frame in frames[:most]]
     left = len(frames) - len(shown)
     return (
         [*shown, f"  … {numbers.plural(left, 'frame')} more: --rank shows all"] if left else shown

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from rankscope.protocol.shapes import Finding, Node, Overview, Status
 from rankscope.tui.text.output import toned, untoned
+from rankscope.tui.text.table import clipped
 from rankscope.tui.words import numbers
 from rankscope.tui.words.blame import ENDED_STATES, about, marks_of
 from rankscope.tui.words.marks import SEVERITIES, Mark, safe
@@ -144,7 +145,7 @@ def _node(node: Node, marks: dict[int, Mark], names: int, width: int) -> Iterato
     known = [(rank, marks[rank]) for rank in node.ranks if rank in marks]
     lines = list(_flow(_cells(known), "  ", width - names - 4 - len(tail)))
     for at, line in enumerate(lines or [""]):
-        name = safe(node.host)[:names] if at == 0 else ""
+        name = clipped(safe(node.host), names) if at == 0 else ""
         yield f"  {name:<{names}}  {line}{tail if at == 0 else ''}"
 
 

@@ -58,6 +58,11 @@ def _shorten(columns: Sequence[Column], widths: list[int], width: int) -> None:
                 widths[at] = shorter
 
 
+def clipped(text: str, width: int) -> str:
+    """``text`` without escapes in at most ``width`` characters; what is cut off shows as ``…``."""
+    return text if len(text) <= width else text[: max(0, width - 1)] + "…"
+
+
 def _cell(text: str, width: int, right: bool) -> str:
     size = len(untoned(text))
     if size > width:
