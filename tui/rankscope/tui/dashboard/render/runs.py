@@ -82,7 +82,8 @@ def run_line(
         behind = ""  # below the list it is told in full
     if selected:
         rest = f"{verdict_text}{behind}"
-        rest += f"   {shown}" if shown else ""
+        if shown and used + width_of(rest) + width_of(shown) + 4 <= width:
+            rest += f"   {shown}"
         return fit(
             line(Span("".join(texts) + clip(rest, max(0, width - used - 1)), "cursor")), width
         )
