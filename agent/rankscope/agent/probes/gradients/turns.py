@@ -14,6 +14,9 @@ from rankscope.agent.probes.pace import Pace
 SHARE: Final = 0.005
 """The share of a step's time that reading large gradients may take, on average."""
 
+GAPLESS: Final = 0.01
+"""The share that it may take at every step: twice as much, for then no step has a gap."""
+
 FREE_S: Final = 0.0005
 """Reading that takes less is done at every step."""
 
@@ -31,7 +34,7 @@ class Turns:
         """Whether large gradients are left out in the step in work, unless something is wrong."""
         # The least of the newest costs: what a busy machine adds is none of reading's. On a very
         # busy one something is added in every step, but not to every reading of a gradient.
-        self._pace = Pace(share=SHARE, free_s=FREE_S, typical=min)
+        self._pace = Pace(share=SHARE, free_s=FREE_S, gapless=GAPLESS, typical=min)
         self._least_s: dict[int, float] = {}
 
     @property
