@@ -17,7 +17,7 @@ import atexit
 import contextlib
 import functools
 import os
-import shutil
+import shlex
 import socket
 import subprocess
 import sys
@@ -31,8 +31,7 @@ SERVER = Path(__file__).with_name("warm_server.py")
 @functools.cache
 def python() -> str:
     """The executable's path; the server is started with the first call."""
-    folder = Path(tempfile.mkdtemp(prefix="rs-warm-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix="rs-warm-"))  # which the server removes
     # A name in Linux's abstract namespace: no path that could grow too long.
     address = f"rankscope-{os.getpid()}-{folder.name}"
     environ = {name: value for name, value in os.environ.items() if not name.startswith("RANK")}
@@ -48,10 +47,12 @@ def python() -> str:
         )
     atexit.register(_end, server)
     (folder / "forks").mkdir()
-    client = folder / "python"
-    client.write_text(f"#!{sys.executable} -IS\nADDRESS = {address!r}\n" + CLIENT.read_text())
-    client.chmod(0o755)
-    return str(client)
+    client, executable = folder / "client.py", folder / "python"
+    client.write_text(f"ADDRESS = {address!r}\n" + CLIENT.read_text())
+    words = shlex.join([sys.executable, "-IS", str(client)])  # of paths with blanks, too
+    executable.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+    executable.chmod(0o755)
+    return str(executable)
 
 
 def living(home: Path) -> list[int]:

@@ -1,6 +1,7 @@
-# What stands above this is written by warm.py: the interpreter's line, and ADDRESS.
+# Above this warm.py writes ADDRESS.
 # It is called like Python, has a fork of the server be that process, and ends as the fork does.
 import array
+import contextlib
 import json
 import os
 import resource
@@ -32,13 +33,19 @@ def main(address: str) -> None:
     streams = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))]
     server.sendmsg([len(request).to_bytes(4, "big")], streams)
     server.sendall(request)
+
+    def hand_on(number: int, _: object) -> None:
+        with contextlib.suppress(OSError):  # the fork has just ended
+            server.sendall(bytes([number]))
+
     for number in HANDED_ON:
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, lambda number, _: server.sendall(bytes([number])))
+            signal.signal(number, hand_on)
     status = b""
     while len(status) < 4:
         part = server.recv(4 - len(status))
-        if not part:  # the server is gone, and the fork with it
+        if not part:
+            os.write(2, b"the server of warm.py is gone\n")
             os._exit(70)
         status += part
     code = int.from_bytes(status, "big", signed=True)

@@ -13,6 +13,7 @@ import json
 import os
 import runpy
 import selectors
+import shutil
 import signal
 import socket
 import sys
@@ -62,6 +63,7 @@ class Server:
                 if key.fileobj is sys.stdin:
                     for client in list(self.forks):
                         self.kill(client)
+                    shutil.rmtree(self.folder.parent, ignore_errors=True)
                     os._exit(0)
                 elif key.fileobj is self.listener:
                     request = self.accept()
@@ -109,6 +111,8 @@ class Server:
 
     def hear(self, client: socket.socket) -> None:
         """Signals for the fork, or the end of its client, who was killed."""
+        if client not in self.forks:  # it has ended since the selector was asked
+            return
         try:
             signals = client.recv(64)
         except OSError:
@@ -121,8 +125,10 @@ class Server:
             os.kill(self.forks[client][0], number)
 
     def kill(self, client: socket.socket) -> None:
+        pid = self.forks[client][0]
+        os.kill(pid, signal.SIGKILL)  # it may have no group of its own yet
         with contextlib.suppress(OSError):
-            os.killpg(self.forks[client][0], signal.SIGKILL)
+            os.killpg(pid, signal.SIGKILL)
 
     def ended(self, client: socket.socket) -> None:
         """The fork ended: tell its client how."""
