@@ -226,6 +226,16 @@ def test_the_screen_of_commands_says_that_none_can_be_given_from_here() -> None:
     played(running(), locked, size=(100, 30))
 
 
+def test_who_wants_control_and_may_only_look_is_told_so_at_once() -> None:
+    """Not when the first command is needed."""
+
+    async def play(desk: Desk) -> None:
+        text = await desk.sees("healthy", "this dashboard only looks")
+        assert "commands unlocked" not in text
+
+    played(running(), play, readonly=True, unlocked=True, size=(120, 30))
+
+
 def test_no_key_leads_out_that_is_in_no_list() -> None:
     """Ctrl-S and Ctrl-Q are typed out of habit; the next keys would be the shell's."""
 
