@@ -37,10 +37,10 @@ def entry_line(entry: Entry, now_s: float | None, width: int, *, selected: bool)
     return fit(line(Span(start, "" if open_ else "dim"), Span(text, style)), width)
 
 
-def detail_lines(entry: Entry, width: int, most: int) -> list[Line]:
+def detail_lines(entry: Entry, now_s: float | None, width: int, most: int) -> list[Line]:
     """What was known of the selected one, in at most ``most`` lines."""
     finding = entry.newest.finding
-    texts = [("", finding.headline), *_of(finding, entry)]
+    texts = [("", finding.headline), *_of(finding, entry, now_s)]
     lines: list[Line] = []
     for name, text in texts:
         style = "strong" if not lines else ""
@@ -50,14 +50,19 @@ def detail_lines(entry: Entry, width: int, most: int) -> list[Line]:
     return lines[:most]
 
 
-def _of(finding: Finding, entry: Entry) -> list[tuple[str, str]]:
-    texts: list[tuple[str, str]] = []
+def _of(finding: Finding, entry: Entry, now_s: float | None) -> list[tuple[str, str]]:
+    """What is asked first stands first: a low screen has no room for all of the evidence."""
+    parts = [finding.kind]
     if finding.ranks:
-        texts.append(("culprit", numbers.ranks(finding.ranks, 16)))
-    texts += [("evidence" if not at else "", each) for at, each in enumerate(finding.evidence)]
+        parts.append(numbers.ranks(finding.ranks, 16))
+    if entry.closed_s is not None:
+        parts.append(f"over at {words.clock(entry.closed_s, now_s)}")
+    texts = [("kind", ", ".join(parts))]
+    if finding.next and entry.closed_s is None:
+        texts.append(("next", finding.next))
     saved = entry.newest.last_checkpoint
     if saved is not None:
         texts.append(("checkpoint", f"step {numbers.count(saved.step)} at {saved.path}"))
-    if finding.next and entry.closed_s is None:
-        texts.append(("next", finding.next))
-    return texts
+    elif finding.kind != "command":
+        texts.append(("checkpoint", "none then"))
+    return texts + [("evidence" if not at else "", one) for at, one in enumerate(finding.evidence)]

@@ -57,7 +57,7 @@ class IncidentsScreen(ListingScreen):
         below: list[Line] = []
         if room.height >= 20:
             most = TALL_DETAILS if room.height >= TALL else DETAILS
-            below = [rule(room.width), *detail_lines(shown[at], room.width, most)]
+            below = [rule(room.width), *detail_lines(shown[at], now_s, room.width, most)]
 
         def line_at(y: int) -> Line:
             return entry_line(shown[y], now_s, room.width, selected=y == at)
