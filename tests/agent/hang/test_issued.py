@@ -259,6 +259,23 @@ def test_where_the_rank_went_on_stands_among_its_calls(issued: Issued) -> None:
     assert {call.what.group for call in issued.calls()} == {"0"}
 
 
+def test_a_box_that_fails_switches_off_no_other_probe(issued: Issued) -> None:
+    """Phases are noted by others, who only say on the way that training goes on."""
+    dist.all_reduce(four())
+    model, observer = torch.nn.Linear(4, 1), issued.observer
+    observer.watch(model, None)
+    assert issued.box is not None
+    whole, issued.box = issued.box, BlackBox()
+    issued.box.close()
+    try:
+        model(four()).backward()
+        assert not issued.on
+        assert observer.probes["modules"].on
+    finally:
+        issued.box = whole
+        observer.uninstall()
+
+
 def test_an_end_in_order_outlives_the_rank(box: BlackBox) -> None:
     """It is the one word that tells an early exit from an end, should the goodbye be lost."""
     assert not blackbox.finished(contents(box))

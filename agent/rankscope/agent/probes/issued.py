@@ -115,7 +115,12 @@ class Issued(Probe):
         """The training thread begins a forward (0) or a backward (1) of a step, by its number."""
         if self.on and self._marked[phase] != number and self._calls and self.box is not None:
             self._marked[phase] = number
-            self.box.write(time.time_ns(), 0, _WENT_ON)
+            try:
+                self.box.write(time.time_ns(), 0, _WENT_ON)
+            except Exception as error:
+                if switch.is_users(error):
+                    raise
+                self.observer.fault(self, error)  # it is another probe that asks: that one goes on
 
     def uninstall(self) -> None:
         self.observer.going_on = None
