@@ -4,7 +4,8 @@ import math
 
 from rankscope.hub.diagnose.hang import words
 from rankscope.hub.diagnose.hang.broken import broke_s, failed_ranks
-from rankscope.hub.diagnose.hang.difference import Difference, by_own_past, first_difference
+from rankscope.hub.diagnose.hang.difference import Difference, first_difference
+from rankscope.hub.diagnose.hang.ownpast import by_own_past
 from rankscope.hub.diagnose.hang.scene import Scene
 from rankscope.hub.diagnose.hang.table import GroupRows, label, table
 from rankscope.hub.diagnose.text import phase_of, ranks_text, step_in_work

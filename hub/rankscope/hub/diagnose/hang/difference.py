@@ -185,20 +185,20 @@ def _by_caller(
     return merged
 
 
-def _course(state: RunState, window: Window, seq: int) -> list[int]:
+def course(state: RunState, window: Window, seq: int) -> list[int]:
     """What a rank did up to ``seq``; where of some it is only known that it is torch's own, all
     that its own code did not call is."""
-    course = window.signatures[: seq + 1 - window.first]
+    done = window.signatures[: seq + 1 - window.first]
     torchs = state.operations.torchs()
     if torchs == UNKNOWN or torchs not in window.signatures:
-        return course
+        return done
     return [
         torchs if source == UNKNOWN and signature != UNKNOWN else signature
-        for signature, source in zip(course, window.sources, strict=False)
+        for signature, source in zip(done, window.sources, strict=False)
     ]
 
 
-def _named(
+def named(
     state: RunState, group: GroupRows, seq: int, ranks: Sequence[int], index: int, usual: bool
 ) -> Signature:
     """What the ranks did; of torch's own as exactly as it can be told, by what ``usual``ly is next
@@ -263,8 +263,8 @@ def _judge(
         seq=seq,
         ranks=ranks,
         others=sorted(camps[normal]),
-        odd=_named(state, group, seq, ranks, odd, usual=False),
-        usual=_named(state, group, seq, camps[normal], normal, usual=True),
+        odd=named(state, group, seq, ranks, odd, usual=False),
+        usual=named(state, group, seq, camps[normal], normal, usual=True),
         why=why,
         at_s=max(called_s, default=0.0),
     )
@@ -274,7 +274,7 @@ def _as_usual(state: RunState, group: GroupRows, seq: int, ranks: Sequence[int])
     """Whether a rank of this camp did what came next in its steps before; None: it is not known."""
     window = state.operations.window(ranks[0], group.name)
     assert window is not None
-    *before, did = _course(state, window, seq)
+    *before, did = course(state, window, seq)
     guess = expected(before)
     return None if guess == UNKNOWN else guess == did
 
@@ -303,58 +303,4 @@ def _normal(
     return index, (
         f"which of them is right cannot be known from {total} ranks: {ranks_text(others)} "
         f"differ{'s' if len(others) == 1 else ''} from rank {first}, and neither did so before"
-    )
-
-
-def by_own_past(state: RunState, group: GroupRows, failed: Sequence[int]) -> Difference | None:
-    """Ranks whose collective is not what came next in their steps before, where a group broke down.
-
-    For a breakdown of which the others told nothing to compare. ``failed`` are its victims.
-    """
-    numbers = set()
-    for rank in failed[:MAX_SEQUENCES]:
-        place = group.member(rank)
-        window = state.operations.window(rank, group.name)
-        if place is not None and place.entered > place.completed:
-            numbers.add(place.completed + 1)
-        if window is not None and window.signatures:
-            numbers.add(window.end - 1)
-    for seq in sorted(numbers)[:MAX_BEYOND]:
-        found = _unlike_before(state, group, seq, failed)
-        if found is not None:
-            return found
-    return None
-
-
-def _unlike_before(
-    state: RunState, group: GroupRows, seq: int, failed: Sequence[int]
-) -> Difference | None:
-    suspects: list[int] = []
-    odd = usual = UNKNOWN
-    for rank in group.ranks.tolist()[:MAX_SEQUENCES]:
-        window = state.operations.window(rank, group.name)
-        did = UNKNOWN if window is None else window.at(seq)
-        if window is None or did == UNKNOWN or rank in state.progress.expecting:
-            continue
-        *before, did = _course(state, window, seq)
-        guess = expected(before)
-        if guess in (UNKNOWN, did):
-            return None  # somebody did there what was to be expected
-        suspects.append(rank)
-        odd, usual = did, guess
-    if not suspects:
-        return None
-    others = [rank for rank in group.ranks.tolist() if rank not in suspects]
-    usually = _named(state, group, seq, others or suspects, usual, usual=True)
-    does = "does" if len(suspects) == 1 else "do"
-    return Difference(
-        group=group,
-        seq=seq,
-        ranks=suspects,
-        others=others,
-        odd=_named(state, group, seq, suspects, odd, usual=False),
-        usual=usually,
-        why=f"{ranks_text(failed)} failed; in the steps before, {ranks_text(suspects)} did "
-        f"{usually.text()} there, and now {does} not",
-        at_s=0.0,
     )
