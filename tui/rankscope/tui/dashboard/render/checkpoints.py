@@ -15,6 +15,7 @@ from rankscope.tui.dashboard.render.line import (
     line,
     paragraph,
     right,
+    wrap,
 )
 from rankscope.tui.words import checkpoints as words
 from rankscope.tui.words import numbers
@@ -47,7 +48,8 @@ def checkpoint_lines(
     if not view.outcomes:
         lines.append(line("   ", Span("no save so far", "dim")))
     lines += [BLANK, _commands_title(picture, locked, width)]
-    lines += [_command_line(action, view, picture, width, locked) for action in CONTROL_ACTIONS]
+    for action in CONTROL_ACTIONS:
+        lines += _command_lines(action, view, picture, width, locked)
     if view.commands:
         lines += [BLANK, _title("what came of commands")]
     for one in view.commands[:SHOWN_OUTCOMES]:
@@ -166,10 +168,10 @@ def _outcome_line(one: SaveOutcome, ago: str, width: int) -> Line:
     return fit(line(Span(start, style), text, Span(rest, "dim" if one.ok else "")), width)
 
 
-def _command_line(
+def _command_lines(
     action: Action, view: CheckpointsView, picture: Picture, width: int, locked: str
-) -> Line:
-    """One command: its key, and whether it would be accepted now."""
+) -> list[Line]:
+    """One command: its key, and whether it would be accepted now; a reason is told in full."""
     name = words.command_of(action.name)
     why = words.why_not(name, view, picture.readonly)
     if not name and picture.ended:
@@ -177,11 +179,11 @@ def _command_line(
     state = f"not now: {safe(why)}" if why else action.help
     quiet = bool(why or (name and locked))
     head = f"   {right(action.key_text, 2)}  {left(action.label, 14)}  "
-    start = line(Span(head, "dim" if quiet else "strong"))
-    return fit(
-        line(*start, Span(clip(state, max(0, width - len(head) - 1)), "dim" if quiet else "")),
-        width,
-    )
+    first, *more = wrap(state, width - len(head) - 1, 3) or [""]
+    tone: StyleName = "dim" if quiet else ""
+    lines = [line(Span(head, "dim" if quiet else "strong"), Span(first, tone))]
+    lines += [line(" " * len(head), Span(each, tone)) for each in more]
+    return [fit(each, width) for each in lines]
 
 
 def _over_line(one: Command, ago: str, width: int) -> Line:
