@@ -144,7 +144,8 @@ def test_a_trainer_that_is_sent_its_schedulers_signal_saves_and_stops(tmp_path: 
     command += ["--attach", "full", "--on-signal", "USR1"]
     command += ["--checkpoint-dir", str(saved), "--history", str(told)]
     variables = os.environ | {"RANKSCOPE_HOME": str(tmp_path / "home"), "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True) as run:
+    pipe, same = subprocess.PIPE, subprocess.STDOUT
+    with subprocess.Popen(command, env=variables, stdout=pipe, stderr=same, text=True) as run:
         try:
             deadline = time.monotonic() + TIMEOUT_S
             while not told.exists() or told.read_text().count("\n") < 3:
@@ -152,12 +153,12 @@ def test_a_trainer_that_is_sent_its_schedulers_signal_saves_and_stops(tmp_path: 
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
             run.send_signal(signal.SIGUSR1)
-            _, stderr = run.communicate(timeout=TIMEOUT_S)
+            said, _ = run.communicate(timeout=TIMEOUT_S)
         finally:
             run.kill()
-    assert run.returncode == 0, stderr
+    assert run.returncode == 0, said
     step = json.loads(told.read_text().splitlines()[-1])["step"]
-    assert f"stopped after step {step}" in stderr
+    assert f"stopped after step {step}" in said
     (found,), _ = checkpoints.find(saved)
     assert found.step == step
     assert checkpoints.verify(saved / found.name).state == "complete"
