@@ -27,8 +27,12 @@ def main(address: str) -> None:
         os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     server.connect("\0" + address)
-    words = {"argv": sys.argv[1:], "environ": dict(os.environ), "cwd": os.getcwd()}  # noqa: PTH109
-    words["parent"] = os.getppid()
+    words: dict[str, object] = {
+        "argv": sys.argv[1:],
+        "environ": dict(os.environ),
+        "cwd": os.getcwd(),  # noqa: PTH109
+        "parent": os.getppid(),
+    }
     request = json.dumps(words).encode("utf-8", "surrogateescape")
     streams = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))]
     server.sendmsg([len(request).to_bytes(4, "big")], streams)
