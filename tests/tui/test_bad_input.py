@@ -79,10 +79,13 @@ def test_a_run_that_does_not_exist(home: Path) -> None:
 
 
 def test_a_run_whose_hub_never_ran_is_no_riddle(home: Path) -> None:
-    """A directory without a hub and without a recording: exit 3."""
-    new_run(home)
+    """A directory without a hub and without a recording: exit 3; after a minute it is stale."""
+    directory = new_run(home)
     with nothing_left(home):
         refused(rankscope(home, "status"), 3, "no live hub and no recording")
+    assert json.loads(rankscope(home, "ls", "--json").out)["runs"][0]["state"] == "starting"
+    old = msgspec.structs.replace(directory.read_info(), created_s=1.0)
+    directory.write_info(old)
     assert json.loads(rankscope(home, "ls", "--json").out)["runs"][0]["state"] == "stale"
 
 
