@@ -2,7 +2,14 @@
 
 import signal
 
+import hypothesis
 import pytest
+
+# How long an example takes is the machine's affair, not the behaviour's.
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
 
 # Under nohup, or in the background of a script, some signals are ignored, and children inherit
 # that: programs under test could then not be ended by them.
