@@ -3,6 +3,7 @@
 import json
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def home(tmp_path: Path) -> Path:
 def drill(home: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [*RANKSCOPE, "drill", *arguments],
-        env=environment(home),
+        env=environment(home, PYTHON_EXEC=sys.executable),  # as users' ranks start
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -111,7 +112,7 @@ def test_an_interrupted_drill_leaves_nothing_running(home: Path) -> None:
     """Ctrl-C while ranks train: exit 130, ranks, sentinel and hub are gone."""
     with (
         nothing_left(home, within_s=30),
-        started(home, "drill", "sigkill@1:1000000") as process,
+        started(home, "drill", "sigkill@1:1000000", PYTHON_EXEC=sys.executable) as process,
     ):
         wait_until(lambda: list(home.glob("runs/*/command.log")), "a run")
         log = next(home.glob("runs/*/command.log"))

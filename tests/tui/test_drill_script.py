@@ -17,10 +17,10 @@ SCRIPT = str(Path(__file__).with_name("programs") / "script.py")
 LIMIT_S = 240.0
 
 
-def drill(home: Path, *arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+def drill(home: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [*RANKSCOPE, "drill", *arguments],
-        env=environment(home, **variables),
+        env=environment(home, PYTHON_EXEC=sys.executable),  # as users' ranks start
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -42,8 +42,7 @@ def test_deaths_and_stops_in_a_users_script_are_called_what_they_are(
     home = tmp_path / "home"
     wanted = ["sigkill@1:7:backward", "exit0@0:6:data", "sigstop@1:5:optimizer", "abort@1:9"]
     with nothing_left(home, within_s=30):
-        words = (*wanted, "--script", SCRIPT, "--json", "--", "--steps", "1000000")
-        ran = drill(home, *words, PYTHON_EXEC=sys.executable)  # as users' ranks start
+        ran = drill(home, *wanted, "--script", SCRIPT, "--json", "--", "--steps", "1000000")
     assert ran.returncode == 0, ran
     rows = json.loads(ran.stdout)
     assert [row["fault"] for row in rows] == wanted
