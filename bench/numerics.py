@@ -50,6 +50,7 @@ def rank(folder: Path, trainer: str, full: bool) -> None:
     batch = _blocks.batch_for(step, STEP_S)
     agent = attach(model, optimizer, name="numerics")
     _blocks.settle(step, batch)
+    batch = _blocks.batch_for(step, STEP_S, batch)  # what looked slow may have been the start
     session: Any = agent._session
     blocks = _blocks.alternate(
         step,

@@ -46,6 +46,7 @@ def rank(folder: Path, pairs: int, budget_s: float) -> None:
     batch = _blocks.batch_for(step, STEP_S)
     agent = attach(model, optimizer, name="overhead")
     _blocks.settle(step, batch)
+    batch = _blocks.batch_for(step, STEP_S, batch)  # what looked slow may have been the start
 
     def switch(on: bool) -> None:
         (agent.resume_observing if on else agent.pause_observing)()
