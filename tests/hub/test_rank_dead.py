@@ -189,6 +189,54 @@ def test_an_interrupt_that_surfaces_as_an_exception_accuses_nobody() -> None:
     assert "SIGINT and SIGTERM" in finding.headline
 
 
+def test_an_interrupt_is_heeded_by_each_rank_when_it_can() -> None:
+    """A rank that waits in a collective does so once the others have gone; nobody is accused."""
+    world = stepped()
+    world.raises(1, "KeyboardInterrupt")
+    for _ in range(8):
+        world.advance(0.5)
+        assert world.findings() == []
+    world.raises(0, "KeyboardInterrupt")
+    world.advance(0.5)
+    assert world.finding("rank-dead").ranks == []
+    world.exits(1, 130)
+    world.advance(0.3)
+    for rank in (0, 2, 3):
+        world.exits(rank, 130)
+        world.advance(1.0)
+        finding = world.finding("rank-dead")
+        assert (finding.severity, finding.ranks) == ("warning", [])
+        assert finding.headline.startswith("run was ended by SIGINT")
+    world.run_end(1)
+    assert world.status().findings[0].severity == "warning"
+
+
+def test_one_rank_that_was_interrupted_alone_is_named() -> None:
+    """The launcher ends the others with SIGTERM, when it sees that its process has gone."""
+    world = stepped()
+    world.raises(1, "KeyboardInterrupt")
+    world.advance(2.0)
+    world.exits(1, 130)
+    world.advance(0.2)
+    assert world.findings() == []
+    for rank in (0, 2, 3):
+        world.kill(rank, 15)
+    world.advance(0.5)
+    finding = world.finding("rank-dead")
+    assert (finding.severity, finding.ranks) == ("critical", [1])
+
+
+def test_a_rank_that_was_interrupted_and_does_not_go_is_named_in_the_end() -> None:
+    """Without a word of how its process ended nothing is made up."""
+    world = stepped()
+    world.raises(1, "KeyboardInterrupt")
+    world.advance(20.0)
+    finding = world.finding("rank-dead")
+    assert finding.ranks == [1]
+    assert finding.headline.startswith("rank 1 died: KeyboardInterrupt in ")
+    assert finding.evidence[0] == "rank 1 raised KeyboardInterrupt; its process has not ended"
+
+
 def test_one_rank_that_was_asked_to_end_alone_is_named() -> None:
     """A SIGTERM that hit one rank only, long before the others ended, is that rank's death."""
     world = stepped()

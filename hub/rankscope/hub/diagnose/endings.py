@@ -27,6 +27,10 @@ CLOCK_FUZZ_S = 0.1
 REACTION_S = 0.5
 """A launcher reacts to a death within this time."""
 
+HEEDED_WITHIN_S = 15.0
+"""An interrupt is heeded when Python comes to run again: by a rank that waits in a collective only
+once that fails, when the ranks that heeded it have gone."""
+
 GOODBYE_GRACE_S = 0.5
 """A goodbye and the end of its process come on two connections; the second may be quicker."""
 
@@ -140,6 +144,16 @@ def _events(state: RunState, bad: Flags) -> list[_Event]:
 def _asked(state: RunState, first: _Event, events: list[_Event], now_s: float) -> Cause | None:
     """Somebody ended the whole run, or one rank of it, with a signal that asks."""
     asked = sorted((e for e in events if e.kind == "asked"), key=lambda e: e.at_s)
+    if _interrupted(first) and state.size() > 1:
+        others = [e.at_s - first.at_s for e in asked if e.rank != first.rank and _interrupted(e)]
+        if min(others, default=math.inf) <= HEEDED_WITHIN_S:
+            # Launchers end the peers of a rank that died with SIGTERM: this was meant for all.
+            return Cause("interrupt", [], sorted(event.rank for event in asked), first.at_s)
+        gone_s = state.ranks.ended_s.item(first.rank)
+        if len(asked) == 1 and now_s - first.at_s <= HEEDED_WITHIN_S and math.isnan(gone_s):
+            return None  # its end will show the others that they were interrupted, too
+        if len(asked) == 1 and now_s - gone_s <= REACTION_S:
+            return None
     second_s = asked[1].at_s if len(asked) > 1 else math.inf
     end = state.run_end
     whole_run = end is not None and (
@@ -151,6 +165,11 @@ def _asked(state: RunState, first: _Event, events: list[_Event], now_s: float) -
     if len(asked) == 1 and state.size() > 1 and not whole_run:
         return None  # too early to tell whether the others are asked, too
     return Cause("interrupt", [], sorted(event.rank for event in asked), first.at_s)
+
+
+def _interrupted(event: _Event) -> bool:
+    """Whether it ended by SIGINT, also by way of KeyboardInterrupt."""
+    return event.how[0] == SIGINT or event.how[1] == 128 + SIGINT
 
 
 def _same_exception(state: RunState, first: _Event, events: list[_Event]) -> list[int]:

@@ -67,7 +67,8 @@ def late_finding(end: LateEnd, now_s: float) -> Finding:
 def how_ended(state: RunState, rank: int) -> str:
     text = ended_text(state, rank)
     if not text:
-        return "nobody saw how,"
+        raised = state.words.exceptions.get(rank)
+        return "nobody saw how," if raised is None else raised.type
     if text == "exit 0":
         return "exit 0 before its training was over,"
     if text == "vanished":
@@ -83,6 +84,8 @@ def _witness(state: RunState, rank: int) -> str:
     pid = ranks.pid.item(rank)
     who = f"rank {rank}: pid {pid}" if pid >= 0 else f"rank {rank}: its process"
     source = state.words.how_ended.get(rank, "its sentinel")
+    if not text and rank in state.words.exceptions:
+        return f"rank {rank} raised {state.words.exceptions[rank].type}; its process has not ended"
     if text == "vanished":
         return f"{who} is gone, and {source} did not see how it ended"
     oom = "; the kernel killed it for memory" if ranks.oom_killed[rank] else ""
