@@ -134,3 +134,31 @@ def test_what_is_known_of_saves_outlives_a_restart_of_the_hub_and_of_the_ranks()
     assert fresh.dump() == saved
     world.new_attempt().advance(1.0)
     assert view(world).last == shapes.Checkpoint(step=5, path="/c/step-00000005", verified=True)
+
+
+def test_what_goes_wrong_is_logged_with_the_newest_checkpoint_of_then() -> None:
+    """None where there was none; one that comes later changes no entry, nor its end."""
+    world = ready()
+    world.stop(2)
+    world.advance(2.0)
+    saving(world, 0, "done", step=5, path="/c/step-00000005")
+    world.cont(2)
+    world.step()
+    world.advance(2.0, moving=True)
+    world.kill(1)
+    world.advance(1.0)
+    saving(world, 0, "done", step=9, path="/c/step-00000009")
+    world.new_attempt()
+    world.advance(1.0)
+    entries = world.view("incidents").incidents
+    told = {
+        (one.finding.kind, one.event): one.last_checkpoint and one.last_checkpoint.step
+        for one in entries
+        if one.finding.kind in ("rank-stopped", "rank-dead")
+    }
+    assert told == {
+        ("rank-stopped", "opened"): None,
+        ("rank-stopped", "closed"): None,
+        ("rank-dead", "opened"): 5,
+        ("rank-dead", "closed"): 5,
+    }

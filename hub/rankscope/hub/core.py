@@ -23,6 +23,7 @@ from rankscope.hub.rivals import Rivals
 from rankscope.hub.runstate import ended_s, exit_code, last_rank_ended_s, run_state
 from rankscope.hub.state import RunState
 from rankscope.hub.state.plausible import BadMessage
+from rankscope.hub.views.checkpoints import last as last_checkpoint
 from rankscope.protocol import codec, limits
 from rankscope.protocol import messages as m
 from rankscope.protocol.shapes import VIEWS, Incident
@@ -268,6 +269,7 @@ class Core:
         findings = standing.after_absence(state, findings, log, now_s)
         self.know.findings = standing.after_end(state, findings, log, now_s)
         self.know.diagnosed_s = now_s
+        log.saved = last_checkpoint(state)
         # For the log alone: a stall is no finding and no verdict.
         known = self.know.incidents.open_of("stalled", state.attempt)
         traces = stalled(state, findings, known, now_s)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from rankscope.protocol.shapes import Finding, Incident
+from rankscope.protocol.shapes import Checkpoint, Finding, Incident
 
 SHOWN = 1000
 """The newest entries that the view holds; the file holds all."""
@@ -34,6 +34,8 @@ class Incidents:
         self.open: dict[str, Incident] = {}
         self.commands: dict[str, Incident] = {}
         """Requests of operators of which nothing has come yet."""
+        self.saved: Checkpoint | None = None
+        """The newest complete checkpoint, which goes into what opens."""
         self.trouble_ended_s: float | None = None
         """When the last finding above ``info`` closed, hub clock."""
         for entry in entries:
@@ -84,21 +86,27 @@ class Incidents:
         for id_, finding in present.items():
             entry_ = self.open.get(id_)
             if entry_ is None:
-                new.append(
-                    Incident(id=id_, event="opened", at_s=now_s, attempt=attempt, finding=finding)
-                )
+                new.append(self._opened(id_, finding, attempt, now_s))
                 continue
             # What is known of it may grow; the line that closes it tells the last of it.
             before = entry_.finding.severity
             self.open[id_] = msgspec.structs.replace(entry_, finding=finding)
             if before == "info" and finding.severity != "info":
                 # A mere notice was opened: the log must say that it became one that counts.
-                new.append(
-                    Incident(id=id_, event="opened", at_s=now_s, attempt=attempt, finding=finding)
-                )
+                new.append(self._opened(id_, finding, attempt, now_s))
         for entry in new:
             self._take(entry)
         return new
+
+    def _opened(self, id_: str, finding: Finding, attempt: int, now_s: float) -> Incident:
+        return Incident(
+            id=id_,
+            event="opened",
+            at_s=now_s,
+            attempt=attempt,
+            finding=finding,
+            last_checkpoint=self.saved,
+        )
 
     def commanded(self, entry: Incident) -> list[Incident]:
         """A command was given, or something came of one: as new entries, unless that is known."""

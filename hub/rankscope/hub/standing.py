@@ -8,6 +8,7 @@ was ended is true, and not why.
 import msgspec
 import numpy as np
 
+from rankscope.hub.diagnose import endings
 from rankscope.hub.diagnose.hang.scene import critical_s
 from rankscope.hub.incidents import Incidents
 from rankscope.hub.liveness import live
@@ -26,6 +27,9 @@ HANGS = frozenset(
         "uneven-data",
     }
 )
+
+STANDS = HANGS | {"rank-stopped"}
+"""What a run that was ended by whoever had enough of it was ended for."""
 
 ENDING_S = 1.0
 """Between the first rank that a launcher ends and the finding that says so, the others no longer
@@ -55,15 +59,28 @@ def after_end(
     state: RunState, findings: list[Finding], incidents: Incidents, now_s: float
 ) -> list[Finding]:
     """``findings`` with the hang in which the run was ended by whoever had enough of it."""
-    end = next((f for f in findings if f.kind == "rank-dead" and not f.ranks), None)
-    if end is None or any(finding.kind in HANGS for finding in findings):
+    end = next((f for f in findings if f.kind == "rank-dead" and _of_all(state, f)), None)
+    if end is None or any(finding.kind in STANDS for finding in findings):
         return findings
     ended_s = now_s - end.since_s
     for entry in reversed(incidents.shown):
         until_s = now_s if entry.event == "opened" and entry.id in incidents.open else entry.at_s
-        if _is_hang(entry, state.attempt) and until_s >= ended_s - ENDING_S:
+        if _stood(entry, state.attempt) and until_s >= ended_s - ENDING_S:
             return [_still(entry, now_s), *findings]
     return findings
+
+
+def _of_all(state: RunState, end: Finding) -> bool:
+    """Whether all ranks were ended as one: asked to, or killed when they did not heed that."""
+    if not end.ranks:
+        return True
+    killed = bool((state.ranks.signal[end.ranks] == endings.SIGKILL).all())
+    return killed and not end.victims and len(end.ranks) > 1
+
+
+def _stood(entry: Incident, attempt: int) -> bool:
+    finding = entry.finding
+    return entry.attempt == attempt and finding.kind in STANDS and finding.severity == "critical"
 
 
 def _is_hang(entry: Incident, attempt: int) -> bool:

@@ -76,6 +76,56 @@ def test_a_hung_run_that_is_ended_tells_of_its_hang() -> None:
     assert ("closed", "missing-collective", "critical") in log(job)
 
 
+@pytest.mark.parametrize("how", ["hang", "stopped"])
+def test_a_hung_run_whose_ranks_had_to_be_killed_tells_of_its_hang(how: str) -> None:
+    """A launcher kills what does not heed Ctrl-C: that all died at once is not why it hung."""
+    if how == "hang":
+        job, kind = hung(), "missing-collective"
+    else:
+        job, kind = Job(World(ranks=4)).steps(12), "rank-stopped"
+        job.world.stop(2)
+        job.hang(3.0)
+    assert seen(job)[0] == (kind, "critical")
+    job.hang(30.0)
+    for rank in range(4):
+        job.world.kill(rank, signal=9)
+    job.world.run_end(1)
+    for _ in range(3):
+        job.world.advance(1.0)
+        verdict = job.world.status().verdict
+        assert verdict is not None
+        assert (verdict.kind, verdict.ranks) == (kind, [2])
+
+
+def test_one_rank_killed_in_a_hang_is_its_own_death() -> None:
+    """Nobody ended the run as a whole."""
+    job = hung()
+    job.world.kill(0, signal=9)
+    job.world.advance(0.3)
+    for rank in (1, 2, 3):
+        job.world.kill(rank, signal=15)
+    job.world.run_end(1)
+    job.world.advance(1.0)
+    verdict = job.world.status().verdict
+    assert verdict is not None
+    assert (verdict.kind, verdict.ranks) == ("rank-dead", [0])
+
+
+def test_a_hung_run_that_is_interrupted_tells_of_its_hang() -> None:
+    """Also where ranks heed Ctrl-C one after the other."""
+    job = hung()
+    job.world.raises(2, "KeyboardInterrupt")
+    job.world.advance(3.0)
+    for rank in (0, 1, 3):
+        job.world.raises(rank, "KeyboardInterrupt")
+    job.world.advance(0.5)
+    for rank in range(4):
+        job.world.exits(rank, 130)
+    job.world.run_end(1)
+    job.world.advance(2.0)
+    assert seen(job) == [("missing-collective", "critical"), ("rank-dead", "warning")]
+
+
 def test_a_run_that_is_ended_long_after_a_hang_is_merely_ended() -> None:
     """What has passed is history."""
     job = hung()
