@@ -4,18 +4,20 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from rankscope.protocol import messages as m
+from rankscope.protocol.shapes import Status
 from rankscope.tui import reach
 from rankscope.tui.feed.client import HubClient
 from rankscope.tui.feed.poller import Poller, Snapshot
 from support.outside import nothing_left, rankscope, refused
 from support.runs import RANKSCOPE, environment, wait_until
 from support.terminal import Terminal
-from support.wire import Hub, hub_process
+from support.wire import PATIENCE_S, Hub, hub_process, new_run
 
 pytestmark = pytest.mark.processes
 
@@ -53,6 +55,28 @@ def test_an_asker_that_is_killed_leaves_no_hub_behind(home: Path) -> None:
                 assert asker.stdout is not None
                 assert asker.stdout.readline() == "finished\n"
                 asker.kill()
+
+
+def test_a_run_that_has_just_begun_is_waited_for(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its directory is there a moment before its hub: that is no run without one."""
+    monkeypatch.setattr(reach, "START_S", PATIENCE_S)
+    hub = Hub(new_run(home), ())
+    begun: list[HubClient] = []
+    asker = threading.Thread(target=lambda: begun.append(reach.connect(hub.directory, "viewer")))
+    asker.start()
+    try:
+        hub.start()
+        asker.join(PATIENCE_S)
+        (client,) = begun
+        with client:
+            body = client.ask("status", timeout_s=PATIENCE_S).body
+        assert isinstance(body, Status)
+        assert body.run == hub.directory.run
+    finally:
+        asker.join(PATIENCE_S)
+        hub.terminate()
 
 
 def test_a_screen_goes_from_live_to_recording_and_back(home: Path) -> None:

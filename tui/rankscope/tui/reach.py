@@ -32,6 +32,10 @@ from rankscope.protocol.rundir import (
 from rankscope.tui.feed.client import HubClient
 
 REPLAY_START_S = 20.0
+START_S = 5.0
+"""How long the first hub of a run that has just begun is waited for."""
+NEW_S = 20.0
+"""A run that is older and never had a hub will not get one."""
 RESTART_S = 2.0
 """How long a supervised hub may take to come back."""
 RECENT_S = 10.0
@@ -100,7 +104,7 @@ def connect(directory: RunDirectory, role: Role = "operator") -> HubClient:
     """
     info = check(directory)
     if not hub_is_alive(info) and _may_come_back(directory, info):
-        info = _wait_for_restart(directory, info)
+        info = _wait_for_hub(directory, info, RESTART_S)
     if hub_is_alive(info) and info.endpoint is not None:
         return HubClient(info.endpoint, directory.read_key(role))
     return ReplayClient(directory)
@@ -120,6 +124,8 @@ def check(directory: RunDirectory) -> RunInfo:
     """``run.json`` of a run that can be shown; raises :class:`UserError` when it cannot."""
     directory.check()
     info = directory.read_info()
+    if info.hub is None and info.ended_s is None and abs(time.time() - info.created_s) < NEW_S:
+        info = _wait_for_hub(directory, info, START_S)
     if not hub_is_alive(info) and not any(directory.recording.glob("*.rec")):
         raise UserError(
             f"run {info.run} has no live hub and no recording; see {directory.log}, "
@@ -165,8 +171,8 @@ def _may_come_back(directory: RunDirectory, info: RunInfo) -> bool:
     return time.time() - newest < RECENT_S
 
 
-def _wait_for_restart(directory: RunDirectory, info: RunInfo) -> RunInfo:
-    deadline = time.monotonic() + RESTART_S
+def _wait_for_hub(directory: RunDirectory, info: RunInfo, for_s: float) -> RunInfo:
+    deadline = time.monotonic() + for_s
     while time.monotonic() < deadline and not hub_is_alive(info):
         time.sleep(0.05)
         info = directory.read_info()
