@@ -140,6 +140,21 @@ class Job:
             )
         return self
 
+    def left_behind(self, rank: int, calls: Iterable[Call]) -> Self:
+        """The sentinel tells what it found of a rank that has ended."""
+        sim = self.world.ranks[rank]
+        self.world.from_node(
+            sim.host,
+            m.ForeignStacks,
+            attempt=self.world.attempt,
+            rank=rank,
+            pid=sim.pid,
+            threads=(),
+            native=False,
+            operations=operations(calls, {}, self.world.now_s),
+        )
+        return self
+
     def hang(self, seconds: float) -> Self:
         """Nothing moves for a while; who can speak goes on speaking."""
         self.world.advance(seconds)

@@ -127,14 +127,7 @@ class Incidents:
         """
         if any(entry.attempt == attempt and entry.finding.kind in ENDINGS for entry in self.shown):
             return []
-        id_ = incident_id(finding, attempt)
-        new = [
-            Incident(id=id_, event="opened", at_s=now_s, attempt=attempt, finding=finding),
-            Incident(id=id_, event="closed", at_s=now_s, attempt=attempt, finding=finding),
-        ]
-        for entry in new:
-            self._take(entry)
-        return new
+        return self._passed(incident_id(finding, attempt), finding, attempt, now_s)
 
     def once(self, finding: Finding, attempt: int, now_s: float) -> list[Incident]:
         """Entries for what is merely to be kept, opened and closed at once; none when the log has
@@ -142,6 +135,10 @@ class Incidents:
         id_ = incident_id(finding, attempt)
         if any(entry.id == id_ for entry in self.shown):
             return []
+        return self._passed(id_, finding, attempt, now_s)
+
+    def _passed(self, id_: str, finding: Finding, attempt: int, now_s: float) -> list[Incident]:
+        """Entries that open and close it at once."""
         new = [
             Incident(id=id_, event="opened", at_s=now_s, attempt=attempt, finding=finding),
             Incident(id=id_, event="closed", at_s=now_s, attempt=attempt, finding=finding),

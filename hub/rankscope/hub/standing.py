@@ -50,7 +50,7 @@ def after_absence(
     held = [
         _still(entry, now_s)
         for entry in incidents.open.values()
-        if _is_hang(entry, state.attempt) and entry.at_s <= state.away_until_s
+        if _was_critical(entry, state.attempt, HANGS) and entry.at_s <= state.away_until_s
     ]
     return [*held, *(f for f in findings if f.kind not in HANGS)] if held else findings
 
@@ -65,7 +65,7 @@ def after_end(
     ended_s = now_s - end.since_s
     for entry in reversed(incidents.shown):
         until_s = now_s if entry.event == "opened" and entry.id in incidents.open else entry.at_s
-        if _stood(entry, state.attempt) and until_s >= ended_s - ENDING_S:
+        if _was_critical(entry, state.attempt, STANDS) and until_s >= ended_s - ENDING_S:
             return [_still(entry, now_s), *findings]
     return findings
 
@@ -78,14 +78,9 @@ def _of_all(state: RunState, end: Finding) -> bool:
     return killed and not end.victims and len(end.ranks) > 1
 
 
-def _stood(entry: Incident, attempt: int) -> bool:
+def _was_critical(entry: Incident, attempt: int, kinds: frozenset[str]) -> bool:
     finding = entry.finding
-    return entry.attempt == attempt and finding.kind in STANDS and finding.severity == "critical"
-
-
-def _is_hang(entry: Incident, attempt: int) -> bool:
-    finding = entry.finding
-    return entry.attempt == attempt and finding.kind in HANGS and finding.severity == "critical"
+    return entry.attempt == attempt and finding.kind in kinds and finding.severity == "critical"
 
 
 def _still(entry: Incident, now_s: float) -> Finding:

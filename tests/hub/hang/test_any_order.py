@@ -7,7 +7,7 @@ import pytest
 
 from rankscope.protocol import messages as m
 from rankscope.protocol.shapes import Finding
-from support.collectives import TOKENS, Call, Job, operations
+from support.collectives import TOKENS, Call, Job
 from support.world import World
 
 LINE = "train.py:20 in train"
@@ -24,19 +24,6 @@ def trained() -> Job:
     }
     job.operations(0).operations(1).stack(0, LINE)
     return job
-
-
-def box(job: Job, rank: int, calls: list[Call]) -> None:
-    job.world.from_node(
-        "node-0",
-        m.ForeignStacks,
-        attempt=0,
-        rank=rank,
-        pid=1000 + rank,
-        threads=(),
-        native=False,
-        operations=operations(calls, {}, job.world.now_s),
-    )
 
 
 def own(job: Job, rank: int) -> list[Call]:
@@ -73,8 +60,8 @@ def skipped(job: Job) -> list[list[Event]]:
             ("0 aborts", lambda: job.world.kill(0, signal=6)),
             ("1 ends", lambda: job.world.ended(1, signal=15)),
         ],
-        [("0 left", lambda: box(job, 0, [*own(job, 0), last]))],
-        [("1 left", lambda: box(job, 1, [*own(job, 1), WENT_ON, WENT_ON]))],
+        [("0 left", lambda: job.left_behind(0, [*own(job, 0), last]))],
+        [("1 left", lambda: job.left_behind(1, [*own(job, 1), WENT_ON, WENT_ON]))],
     ]
 
 
@@ -85,9 +72,9 @@ def wrong_size(job: Job) -> list[list[Event]]:
     return [
         [
             ("0 aborts", lambda: job.world.kill(0, signal=6)),
-            ("0 left", lambda: box(job, 0, [*own(job, 0), last])),
+            ("0 left", lambda: job.left_behind(0, [*own(job, 0), last])),
             ("1 ends", lambda: job.world.exits(1, 1)),
-            ("1 left", lambda: box(job, 1, [*own(job, 1), odd])),
+            ("1 left", lambda: job.left_behind(1, [*own(job, 1), odd])),
         ],
         raised(job, 1),
     ]
@@ -99,7 +86,7 @@ def by_itself(job: Job) -> list[list[Event]]:
     return [
         [
             ("1 aborts", lambda: job.world.kill(1, signal=6)),
-            ("1 left", lambda: box(job, 1, own(job, 1))),
+            ("1 left", lambda: job.left_behind(1, own(job, 1))),
             ("0 ends", lambda: job.world.exits(0, 1)),
         ],
         raised(job, 0),

@@ -372,22 +372,8 @@ def aborted(*, box: bool) -> Job:
     job.operations(0, "raised")
     own = [call for call in job.calls[1] if call[2] == TOKENS]
     if box:
-        left_behind(job, 1, own)
+        job.left_behind(1, own)
     return job
-
-
-def left_behind(job: Job, rank: int, calls: list[Call]) -> None:
-    """The sentinel tells what it found of a rank that has ended."""
-    job.world.from_node(
-        "node-0",
-        m.ForeignStacks,
-        attempt=0,
-        rank=rank,
-        pid=1000 + rank,
-        threads=(),
-        native=False,
-        operations=operations(calls, {}, job.world.now_s),
-    )
 
 
 def test_an_abort_is_told_as_soon_as_everybody_has_said_what_he_did() -> None:
@@ -444,8 +430,8 @@ def test_a_rank_that_went_past_a_call_explains_the_abort_of_its_innocent_neighbo
     at = job.entered[0]["0"] + 1
     job.world.kill(0, signal=6).ended(1, signal=15)
     own = own_calls(job, 0)
-    left_behind(job, 0, [*own, ("0", at, TOKENS, "train.py:20 in train")])
-    left_behind(job, 1, went_past(job, 1))
+    job.left_behind(0, [*own, ("0", at, TOKENS, "train.py:20 in train")])
+    job.left_behind(1, went_past(job, 1))
     found = only(job)
     assert (found.kind, found.ranks, found.victims) == ("collective-mismatch", [1], [0])
     assert (found.where["collective"], found.where["phase"]) == ("gloo:all_reduce", "backward")
@@ -460,9 +446,9 @@ def test_a_rank_that_went_past_nothing_does_not_explain_an_abort(how: str) -> No
     job = training(ranks=2, steps=2 if how == "too few" else 12).hang(0.25)
     job.world.kill(0, signal=6).ended(1, signal=15)
     at = job.entered[0]["0"] + 1
-    left_behind(job, 0, [*own_calls(job, 0)[::every], ("0", at, TOKENS, "train.py:20 in train")])
+    job.left_behind(0, [*own_calls(job, 0)[::every], ("0", at, TOKENS, "train.py:20 in train")])
     course = went_past(job, 1, every)
-    left_behind(job, 1, course[: len(course) - cut])
+    job.left_behind(1, course[: len(course) - cut])
     job.world.now_s += 1.0
     assert (only(job).kind, only(job).ranks) == ("rank-dead", [0])
 
