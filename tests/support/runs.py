@@ -47,6 +47,17 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     }
 
 
+def grave(status: dict[str, Any]) -> dict[str, Any] | None:
+    """The verdict if it is critical: on a busy machine a rank may be late or straggle in truth."""
+    verdict: dict[str, Any] | None = status["verdict"]
+    return verdict if verdict is not None and verdict["severity"] == "critical" else None
+
+
+def kinds(status: dict[str, Any]) -> list[str]:
+    """The kinds of all critical findings."""
+    return [one["kind"] for one in status["findings"] if one["severity"] == "critical"]
+
+
 def torchrun(ranks: int, *trainer: str, module: str = "rankscope.trainers.ddp") -> list[str]:
     """The command line of a training run on this machine, on a free rendezvous port."""
     return [

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from support.runs import Run, belonging_to, live_run, torchrun, wait_until
+from support.runs import Run, belonging_to, grave, kinds, live_run, torchrun, wait_until
 
 pytestmark = pytest.mark.processes
 
@@ -52,7 +52,7 @@ def test_a_killed_hub_is_back_and_training_did_not_notice(home: Path) -> None:
         )
         assert run.run_json()["endpoint"] == before["endpoint"]
         assert after["state"] == "running"
-        assert after["verdict"] is None
+        assert grave(after) is None
         assert {row["rank"]: row["pid"] for row in after["ranks"]} == pids
         assert all(psutil.pid_exists(pid) for pid in pids.values())
 
@@ -62,7 +62,7 @@ def test_a_killed_rank_is_named_also_after_everything_has_ended(home: Path) -> N
     with live_run(home, torchrun(RANKS, *LONG), PYTHON_EXEC=sys.executable) as run:
         pids = wait_running(run)
         os.kill(pids[2], signal.SIGKILL)
-        first = run.wait_status(lambda s: s["verdict"] is not None, "a verdict")
+        first = run.wait_status(grave, "a verdict")
         assert first["verdict"]["kind"] == "rank-dead"
         assert first["verdict"]["ranks"] == [2]
         assert run.process.wait(60) == 1
@@ -73,7 +73,7 @@ def test_a_killed_rank_is_named_also_after_everything_has_ended(home: Path) -> N
         assert sorted(verdict["victims"]) == [0, 1, 3]
         assert "SIGKILL" in verdict["headline"]
         assert verdict["where"]["phase"] in {"data", "forward", "backward", "optimizer", "other"}
-        assert [finding["kind"] for finding in last["findings"]] == ["rank-dead"]
+        assert kinds(last) == ["rank-dead"]
         assert run.ask("check").returncode == 1
 
 
@@ -84,17 +84,17 @@ def test_a_stopped_rank_is_named_and_the_finding_closes(home: Path) -> None:
         assert run.ask("check").returncode == 0
         os.kill(pids[1], signal.SIGSTOP)
         try:
-            found = run.wait_status(lambda s: s["verdict"] is not None, "a verdict")
+            found = run.wait_status(grave, "a verdict")
             assert found["verdict"]["kind"] == "rank-stopped"
             assert found["verdict"]["ranks"] == [1]
             still = run.wait_status(
-                lambda s: s["verdict"] is not None and s["verdict"]["since_s"] > 7.0,
+                lambda s: (verdict := grave(s)) is not None and verdict["since_s"] > 7.0,
                 "the same verdict seven seconds later",
             )
-            assert [finding["kind"] for finding in still["findings"]] == ["rank-stopped"]
+            assert kinds(still) == ["rank-stopped"]
         finally:
             os.kill(pids[1], signal.SIGCONT)
-        clear = run.wait_status(lambda s: not s["findings"], "no finding")
+        clear = run.wait_status(lambda s: not kinds(s), "no finding")
         moved = max(row["step"] for row in clear["ranks"])
         run.wait_status(lambda s: s["state"] == "running" and s["step"] > moved, "training goes on")
 

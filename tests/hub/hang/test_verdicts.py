@@ -77,6 +77,30 @@ def test_the_notice_closes_when_the_rank_comes() -> None:
     assert job.world.findings() == []
 
 
+@pytest.mark.parametrize("phase", [m.Phase.FORWARD, m.Phase.DATA], ids=lambda phase: phase.name)
+@pytest.mark.parametrize("ending", ["the link", "the node", "a stop and then the link"])
+@pytest.mark.parametrize("last_word_s", [0.0, 0.1, 0.2, 0.3, 0.4, 0.5])
+def test_a_rank_that_fell_silent_is_never_said_to_be_somewhere(
+    phase: m.Phase, ending: str, last_word_s: float
+) -> None:
+    """Its last word is older than the wait, or too young to call it late; nobody knows more."""
+    job = Job(World(ranks=4, per_node=3)).steps(12)
+    world = job.world
+    if ending == "a stop and then the link":
+        world.stop(3)
+        job.hang(1.0)
+        world.cont(3)
+    world.phase(3, phase)
+    job.enters(TOKENS, ranks=(0, 1, 2))
+    world.advance(last_word_s)
+    world.ranks[3].mute = True
+    if ending == "the node":
+        world.silent_hosts.add("node-1")
+    world.advance(8.0)
+    told = {entry.finding.kind for entry in world.core.know.incidents.shown}
+    assert told - {"rank-stopped"} == {"link-lost"}
+
+
 def test_all_missing_ranks_are_named() -> None:
     """Two ranks in two places are both to blame; their victims are not."""
     job = training(ranks=6)

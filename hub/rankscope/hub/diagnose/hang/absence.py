@@ -71,6 +71,8 @@ def severity(scene: Scene, found: Absence) -> Severity | None:
     late_s, critical_s = scene.late_s, scene.critical_s
     if not scene.live[found.ranks].any():
         late_s, critical_s = LATE_S, CRITICAL_S  # they have left: no step of theirs will end
+    if min(scene.seen_still_s(rank) for rank in found.ranks) < late_s:
+        return None  # whoever fell silent before that may have come since
     if found.age_s >= critical_s:
         return "critical"
     return "info" if found.age_s >= late_s else None

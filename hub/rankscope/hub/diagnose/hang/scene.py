@@ -13,7 +13,7 @@ import numpy as np
 from rankscope.hub.diagnose.endings import CLOCK_FUZZ_S
 from rankscope.hub.diagnose.hang.broken import broke_s, failed_ranks
 from rankscope.hub.diagnose.hang.table import GroupRows, Table, table
-from rankscope.hub.liveness import live, silence_s
+from rankscope.hub.liveness import live
 from rankscope.hub.stall import has_stepped
 from rankscope.hub.state import RunState
 from rankscope.hub.state.columns import Flags, Floats, Integers
@@ -65,6 +65,7 @@ class Scene:
     idle_s: Floats
     """How long nothing on the rank has moved, shape (size,)."""
     silent_s: Floats
+    """Since when nothing was heard of the rank, whatever excuses it, shape (size,)."""
     late_s: float
     critical_s: float
     groups: Table
@@ -135,6 +136,11 @@ class Scene:
         left = not self.live[rank] and gone_s == gone_s
         return self.now_s - gone_s if left else float(self.idle_s[rank])
 
+    def seen_still_s(self, rank: int) -> float:
+        """How long the rank had not moved when it last spoke: what came then nobody knows."""
+        silent_s = float(self.silent_s[rank]) if self.live[rank] else 0.0
+        return self.still_s(rank) - silent_s
+
     def heard_lately(self, rank: int) -> bool:
         return bool(self.silent_s[rank] <= FRESH_S)
 
@@ -163,7 +169,7 @@ def look(state: RunState, now_s: float) -> Scene | None:
         now_s=now_s,
         live=alive,
         idle_s=idle_s,
-        silent_s=silence_s(state, now_s),
+        silent_s=now_s - ranks.heard_s[:size],
         late_s=late_s(state),
         critical_s=patience_s,
         groups=groups,
