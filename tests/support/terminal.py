@@ -186,6 +186,10 @@ class Terminal:
             assert key in KEYS or len(key) == 1, f"no such key: {key}"
             os.write(self._master, KEYS.get(key, key).encode())
 
+    def type(self, text: str) -> None:
+        """Send ``text`` as it is, in one write: it arrives in one piece."""
+        os.write(self._master, text.encode())
+
     def resize(self, columns: int, rows: int) -> None:
         """Change the window's size; the program gets SIGWINCH."""
         self.screen.resize(rows, columns)

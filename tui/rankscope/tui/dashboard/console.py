@@ -19,6 +19,7 @@ from rankscope.tui.dashboard.action import ScreenName
 from rankscope.tui.dashboard.actions import ACTIONS, actions
 from rankscope.tui.dashboard.control import over
 from rankscope.tui.dashboard.controlkeys import ControlKeys
+from rankscope.tui.dashboard.escape import install as read_escape_at_once
 from rankscope.tui.dashboard.leaving import Leaving, write_crash_file
 from rankscope.tui.dashboard.mailbox import Mailbox
 from rankscope.tui.dashboard.navigation import Navigation
@@ -44,6 +45,8 @@ NOTICE_S = 20.0
 """What a key did is told for so long, or until the next key."""
 
 KEYS = {key: action.name for action in ACTIONS for key in action.keys}
+
+read_escape_at_once()
 
 
 class Bare(TextualScreen[None], inherit_bindings=False):
