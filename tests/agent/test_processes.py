@@ -15,8 +15,9 @@ from rankscope.agent import nodedir
 from rankscope.protocol import messages as m
 from support import warm
 from support.listener import Listener
+from support.ports import free_port
 from support.sentinels import no_sentinel
-from support.training import Ended, command, environment, finish, free_port, run, start
+from support.training import Ended, command, environment, finish, run, start
 from support.wire import wait_until
 
 pytestmark = pytest.mark.processes

@@ -14,6 +14,7 @@ import zmq
 
 from rankscope.protocol import codec, env, keys
 from rankscope.protocol import messages as m
+from support.ports import free_port
 
 Found = TypeVar("Found", bound=m.Message)
 
@@ -61,13 +62,13 @@ class Listener:
         ready = threading.Event()
         self._thread = threading.Thread(target=self._serve, args=(ready,), daemon=True)
         self._thread.start()
-        assert ready.wait(20)
+        assert ready.wait(60)
 
     def stop(self) -> None:
         """The listening end is gone at once, as if it had been killed."""
         self._ending.set()
         if self._thread is not None:
-            self._thread.join(20)
+            self._thread.join(60)
 
     def reply(self, message: m.Message) -> None:
         """Send ``message`` to whoever is heard of next."""
@@ -117,10 +118,8 @@ class Listener:
             context.term()
 
     def _bind(self, socket: "zmq.Socket[bytes]") -> None:
-        if not self.endpoint:
-            self.endpoint = f"tcp://127.0.0.1:{socket.bind_to_random_port('tcp://127.0.0.1')}"
-            return
-        deadline = time.monotonic() + 10
+        self.endpoint = self.endpoint or f"tcp://127.0.0.1:{free_port()}"
+        deadline = time.monotonic() + 60
         while True:
             try:
                 socket.bind(self.endpoint)

@@ -9,6 +9,7 @@ import zmq
 from rankscope.protocol import codec
 from rankscope.protocol.keys import ClientKey, KeyPair, new_pair
 from rankscope.protocol.messages import FromNode, Message, NodeHello, NodeReport, ProcessEnded
+from support.ports import free_port
 
 M = TypeVar("M", bound=Message)
 
@@ -41,17 +42,17 @@ class NodeRouter:
         router.setsockopt(zmq.LINGER, 0)
         router.setsockopt(zmq.CURVE_SERVER, 1)
         router.setsockopt(zmq.CURVE_SECRETKEY, self.hub.secret.encode("ascii"))
-        deadline = time.monotonic() + 10
+        self.endpoint = self.endpoint or f"tcp://127.0.0.1:{free_port()}"
+        deadline = time.monotonic() + 60
         while True:
             try:
-                router.bind(self.endpoint or "tcp://127.0.0.1:*")
+                router.bind(self.endpoint)
                 break
             except zmq.ZMQError:  # the old one has not let go of the port yet
                 if time.monotonic() > deadline:
                     router.close()
                     raise
                 time.sleep(0.02)
-        self.endpoint = router.getsockopt(zmq.LAST_ENDPOINT).decode("ascii")
         self._socket = router
 
     def away(self) -> None:
@@ -79,7 +80,7 @@ class NodeRouter:
                 self._peers.add(peer)
                 self.received.append((time.monotonic(), codec.decode(frame)))
 
-    def wait_for(self, condition: Callable[[], object], within_s: float = 20.0) -> Any:
+    def wait_for(self, condition: Callable[[], object], within_s: float = 60.0) -> Any:
         """The first true value of ``condition``, which looks at :attr:`received`."""
         deadline = time.monotonic() + within_s
         while not (found := condition()):

@@ -10,7 +10,7 @@ import psutil
 
 from support.runs import RANKSCOPE, belonging_to, environment, wait_until
 
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def left(home: Path) -> list[psutil.Process]:
 
 
 @contextlib.contextmanager
-def nothing_left(home: Path, within_s: float = 20.0, *, but_hub: bool = False) -> Iterator[None]:
+def nothing_left(home: Path, within_s: float = 60.0, *, but_hub: bool = False) -> Iterator[None]:
     """Fails when a process of ``home`` is left some time after the block; and ends it.
 
     ``but_hub``: do not wait for the run's hub, which goes on for some seconds by design.

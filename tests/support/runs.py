@@ -76,7 +76,7 @@ class Run:
     out: Path
     started: list[int] = field(default_factory=list)
 
-    def ask(self, *command: str, timeout_s: float = 60.0) -> "subprocess.CompletedProcess[str]":
+    def ask(self, *command: str, timeout_s: float = 120.0) -> "subprocess.CompletedProcess[str]":
         """Run ``rankscope COMMAND`` beside it."""
         return subprocess.run(
             [*RANKSCOPE, *command],
@@ -161,7 +161,7 @@ def end_run(run: Run) -> None:
     if run.process.poll() is None:
         run.process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            run.process.wait(10)
+            run.process.wait(30)
     for process in ours.values():
         with contextlib.suppress(psutil.Error):
             process.send_signal(signal.SIGCONT)
@@ -171,7 +171,7 @@ def end_run(run: Run) -> None:
             process.kill()
     if run.process.poll() is None:
         run.process.kill()
-    run.process.wait(10)
+    run.process.wait(60)
 
 
 def belonging_to(home: Path) -> list[psutil.Process]:

@@ -17,7 +17,7 @@ from rankscope.agent.nodedir import Registration
 from rankscope.protocol.keys import ClientKey
 from rankscope.protocol.procs import start_time_s
 
-EXIT_TIMEOUT_S = 20.0
+EXIT_TIMEOUT_S = 60.0
 
 
 def make_node_dir(base: Path) -> Path:

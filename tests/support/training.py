@@ -3,13 +3,13 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from support import warm
+from support.ports import free_port
 
 PROGRAMS = Path(__file__).resolve().parent.parent / "agent" / "programs"
 TIMEOUT_S = 60.0
@@ -24,12 +24,6 @@ def environment(extra: Mapping[str, str]) -> dict[str, str]:
         if name not in foreign and not name.startswith(("RANKSCOPE", "TORCHELASTIC"))
     }
     return {**kept, "OMP_NUM_THREADS": "1", "PYTHON_EXEC": warm.python(), **extra}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def command(program: str, ranks: int = 0, /, **options: Any) -> list[str]:

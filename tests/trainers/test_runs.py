@@ -3,7 +3,6 @@
 import os
 import select
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ import pytest
 
 from rankscope.trainers.launch import Place
 from support import warm
+from support.ports import free_port
 
 SMALL = ("--layers", "2", "--dim", "64", "--seq-len", "64", "--attach", "none")
 TWELVE = (*SMALL, "--steps", "12")
@@ -236,10 +236,3 @@ def test_nodes_with_different_texts_refuse_together(some_text: Path, tmp_path: P
         finally:
             for process in (one, two):
                 process.kill()  # nothing to do where it has ended
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -18,6 +18,7 @@ from rankscope.protocol.shapes import Incidents, Numerics, Overview, Status
 from rankscope.tui.feed.client import HubClient
 from rankscope.tui.feed.link import LinkError
 from rankscope.tui.feed.poller import Poller, Snapshot, Wanted
+from support.ports import free_port
 from support.wire import Hub, Peer, hub_process, wait_until
 
 pytestmark = pytest.mark.processes
@@ -96,7 +97,7 @@ def test_a_client_lives_through_a_restart_of_its_hub(hub: Hub) -> None:
         starter = threading.Thread(target=hub.start)
         starter.start()
         try:
-            assert client.ask("status", timeout_s=20).body is not None
+            assert client.ask("status", timeout_s=120).body is not None
         finally:
             starter.join()
 
@@ -161,7 +162,8 @@ def hub_that_answers(pair: keys.KeyPair, answer: bytes) -> Iterator[str]:
         socket.linger = 0
         socket.curve_server = True
         socket.curve_publickey, socket.curve_secretkey = pair.public.encode(), pair.secret.encode()
-        port = socket.bind_to_random_port("tcp://127.0.0.1")
+        port = free_port()
+        socket.bind(f"tcp://127.0.0.1:{port}")
 
         def serve() -> None:
             while not stop.is_set():
@@ -311,7 +313,7 @@ def test_a_slow_screen_is_asked_for_less(hub: Hub) -> None:
 
     def slow(snapshot: Snapshot) -> None:
         taken.append(snapshot)
-        release.wait(20)
+        release.wait(200)
 
     poller = Poller(lambda: client_of(hub), 0.01, slow)
     poller.start()

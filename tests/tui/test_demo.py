@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.outside import nothing_left, rankscope, started
-from support.runs import RANKSCOPE, environment, wait_until
+from support.runs import RANKSCOPE, environment, kinds, wait_until
 from support.terminal import Terminal
 
 pytestmark = pytest.mark.processes
@@ -29,7 +29,7 @@ def test_a_headless_demo_trains_and_sums_up(home: Path) -> None:
             env=environment(home),
             capture_output=True,
             text=True,
-            timeout=150,
+            timeout=250,
             check=False,
         )
         assert result.returncode == 0, result.stderr
@@ -43,7 +43,9 @@ def test_a_headless_demo_trains_and_sums_up(home: Path) -> None:
         assert "finished at step 20" in lines[-1]
         assert "it learned" in lines[-1]
         assert "\x1b" not in result.stderr
-        assert rankscope(home, "check").code == 0
+        straggled = [one for one in document["findings"] if one["severity"] != "info"]
+        assert rankscope(home, "check").code == int(bool(straggled))
+        assert kinds(document) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])
@@ -58,7 +60,7 @@ def test_a_headless_demo_that_is_told_to_end_leaves_nothing(
         assert process.stderr is not None
         assert "step" in process.stderr.readline()
         process.send_signal(number)
-        assert process.wait(60) != 0
+        assert process.wait(120) != 0
         assert "Traceback" not in process.stderr.read()
 
 
@@ -68,12 +70,12 @@ def test_the_demo_on_a_terminal_shows_the_dashboard_and_q_ends_it(home: Path) ->
         nothing_left(home, but_hub=True),
         Terminal([*RANKSCOPE, "demo", *ENDLESS], env=environment(home)) as terminal,
     ):
-        terminal.wait_for("healthy", "loss", within_s=90)
+        terminal.wait_for("healthy", "loss", within_s=120)
         terminal.wait_for("q end demo")
         terminal.press("q")
-        terminal.wait_for("ending the demo", within_s=60)
-        terminal.wait_for("demo ended by you at step", within_s=60)
-        assert terminal.exit_code(within_s=60) == 0
+        terminal.wait_for("ending the demo", within_s=120)
+        terminal.wait_for("demo ended by you at step", within_s=120)
+        assert terminal.exit_code(within_s=120) == 0
         assert "FAILED" not in terminal.text()
         assert terminal.unclean() == []
 

@@ -41,7 +41,7 @@ def test_deaths_and_stops_in_a_users_script_are_called_what_they_are(
     """Each phase is struck where torch's hooks show it, in the step that was asked for."""
     home = tmp_path / "home"
     wanted = ["sigkill@1:7:backward", "exit0@0:6:data", "sigstop@1:5:optimizer", "abort@1:9"]
-    with nothing_left(home, within_s=30):
+    with nothing_left(home, within_s=60):
         ran = drill(home, *wanted, "--script", SCRIPT, "--json", "--", "--steps", "1000000")
     assert ran.returncode == 0, ran
     rows = json.loads(ran.stdout)
@@ -66,7 +66,7 @@ def test_a_script_that_cannot_be_drilled_is_told_in_one_line(
 ) -> None:
     """Exit 2; nothing runs on and no run directory is kept."""
     home = tmp_path / "home"
-    with nothing_left(home, within_s=30):
+    with nothing_left(home, within_s=60):
         ran = drill(home, "sigkill", "--script", SCRIPT, "--json", "--", *arguments)
     assert ran.returncode == 2, ran
     assert words in ran.stderr

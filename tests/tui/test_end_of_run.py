@@ -54,6 +54,7 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session
 def test_an_end_kept_back_for_a_moment_is_waited_for(session: Session) -> None:
     """A collective may have brought about an abort, so its finding is a moment late."""
     with Peer(session.endpoint, session.directory.read_key("agent")) as peer:
+        peer.ping()  # what it says from now on is there before the launcher's word
         world = FarWorld(peer)
         job = Job(world).steps(6).enters(TOKENS, ranks=(0,))
         job.operations(0).operations(1)

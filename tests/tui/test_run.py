@@ -1,5 +1,6 @@
 """``rankscope run`` from outside: the command is untouched, the hub is kept alive."""
 
+import contextlib
 import json
 import os
 import shlex
@@ -89,7 +90,7 @@ def test_the_commands_streams_are_untouched(home: Path) -> None:
         env=environment(home),
         input=b"\x00\xff\r\nabc",
         capture_output=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert result.stdout == b"cba\n\r\xff\x00"
@@ -136,12 +137,12 @@ def test_a_killed_hub_is_back_on_its_endpoint_and_the_command_did_not_notice(hom
                     hub = latest(home).read_info().hub
                     return hub is not None and hub.pid != pid
 
-                wait_until(back, "another hub", 20)
+                wait_until(back, "another hub")
                 assert latest(home).read_info().endpoint == before.endpoint
                 assert rankscope(home, "status", "--json").code == 0
             process.stdin.write("four\n")
             process.stdin.flush()
-            assert process.wait(30) == 5
+            assert process.wait(120) == 5
 
 
 def test_a_hub_that_cannot_come_back_is_told_in_words(home: Path) -> None:
@@ -160,7 +161,7 @@ def test_a_hub_that_cannot_come_back_is_told_in_words(home: Path) -> None:
         words = [process.stderr.readline() for _ in range(2)]
         assert "the hub keeps dying" in words[1], words
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 7
+        assert process.wait(120) == 7
         last = process.stderr.readlines()
     assert len(last) == 1
     assert "unwatched" in last[0]
@@ -178,7 +179,7 @@ def test_a_signal_to_the_launcher_reaches_the_command_once(
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"
         process.send_signal(number)
-        assert process.wait(30) == 7
+        assert process.wait(120) == 7
         assert process.stdout.read() == f"{number.name}\n"
 
 
@@ -195,7 +196,7 @@ def test_a_command_that_ignores_sigterm_is_let_be(home: Path) -> None:
             assert process.stdout.readline() == "SIGTERM\n"
         assert process.poll() is None
         process.send_signal(signal.SIGHUP)
-        assert process.wait(30) == 7
+        assert process.wait(120) == 7
 
 
 def test_ctrl_c_on_a_terminal_reaches_the_command_once(home: Path) -> None:
@@ -223,30 +224,33 @@ def test_a_lost_terminal_reaches_the_command_once(home: Path, tmp_path: Path, le
         wait_until(lambda: told.exists() and told.read_text() == "up\n", "the command")
         terminal.hang_up()
         wait_until(lambda: "SIGHUP" in told.read_text(), "SIGHUP")
-        trainers = [p for p in belonging_to(home) if program in p.cmdline() and is_child(p)]
-        for process in trainers:
-            process.terminate()
-        wait_until(lambda: not any(p.is_running() for p in trainers), "its end")
+        (trainer,) = (p for p in belonging_to(home) if is_command(p, program))
+        trainer.terminate()
+        wait_until(lambda: not trainer.is_running(), "its end")
         assert told.read_text().count("SIGHUP") == 1
         wait_until(lambda: terminal.process.poll() is not None, "the launcher's end")
     with nothing_left(home, but_hub=True):
         pass
 
 
-def is_child(process: psutil.Process) -> bool:
-    return "run" not in process.cmdline()
+def is_command(process: psutil.Process, program: str) -> bool:
+    """Whether it is the command itself: not its launcher, and not a shell that has just ended."""
+    with contextlib.suppress(psutil.Error):
+        words = process.cmdline()
+        return program in words and "run" not in words
+    return False
 
 
 def test_a_killed_launcher_leaves_the_command_alone(home: Path) -> None:
     """kill -9 of the launcher: training goes on, the hub too."""
-    program = "import time; print('up', flush=True); time.sleep(60)"
+    program = "import time; print('up', flush=True); time.sleep(600)"
     with started(home, "run", "--", *PYTHON, program) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"
         children = psutil.Process(process.pid).children()
         try:
             process.kill()
-            process.wait(10)
+            process.wait(60)
             assert rankscope(home, "status", "--json").code == 0
             assert all(child.is_running() for child in children)
         finally:
@@ -281,7 +285,7 @@ def test_output_to_a_reader_that_went_away_is_no_error(home: Path) -> None:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
-        process.wait(30)
+        process.wait(120)
         assert process.stderr.read() == b""
 
 
@@ -302,7 +306,7 @@ def test_a_run_directory_that_vanishes_with_its_hub_costs_the_command_nothing(ho
         nothing_left(home),
         started(home, "run", "--", *PYTHON, ORPHANER) as process,
     ):
-        out, error = process.communicate(timeout=40)
+        out, error = process.communicate(timeout=120)
     assert process.returncode == 7, error
     assert "Traceback" not in out + error
     assert "bug" not in error
@@ -314,6 +318,6 @@ def test_closed_standard_streams_do_not_change_the_exit_code(home: Path, closed:
     command = f'exec "$0" run -- sh -c "exit 5" {closed}'
     with nothing_left(home, but_hub=True):
         ended = subprocess.run(
-            ["sh", "-c", command, *RANKSCOPE], env=environment(home), timeout=60, check=False
+            ["sh", "-c", command, *RANKSCOPE], env=environment(home), timeout=120, check=False
         )
     assert ended.returncode == 5

@@ -46,5 +46,5 @@ def test_a_run_is_watched_over_the_address_it_is_bound_to(tmp_path: Path, addres
     """IPv6 too, which ZeroMQ does not speak unless it is told to."""
     command = [sys.executable, "-c", SCRIPT]
     with live_run(tmp_path / "home", command, "--bind", address) as run:
-        run.wait_status(lambda s: s["ranks"] and s["ranks"][0]["step"] > 0, "its steps", 30)
-        run.wait_status(lambda s: s["ranks"][0]["process"] == "alive", "its sentinel's word", 30)
+        run.wait_status(lambda s: s["ranks"] and s["ranks"][0]["step"] > 0, "its steps")
+        run.wait_status(lambda s: s["ranks"][0]["process"] == "alive", "its sentinel's word")

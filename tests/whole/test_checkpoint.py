@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from support.runs import live_run, torchrun
+from support.runs import kinds, live_run, torchrun
 
 pytestmark = pytest.mark.processes
 
@@ -34,7 +34,7 @@ def test_a_checkpoint_is_asked_for_and_complete_while_training_goes_on(tmp_path:
             "path": outcome["path"],
             "verified": True,
         }
-        assert after["findings"] == []
+        assert kinds(after) == []
 
 
 def test_a_run_without_a_checkpointer_says_so(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_a_death_half_a_second_after_the_first_step_has_its_cause(
     """The launcher's sentinel is there before the first rank."""
     home = tmp_path / "home"
     with live_run(home, [sys.executable, "-c", SCRIPT + WAYS[cause]]) as run:
-        code = run.process.wait(60)
+        code = run.process.wait(120)
         verdict = run.wait_status(lambda s: s["state"] == "failed", "the end")["verdict"]
     expected = 128 + signal.Signals[cause] if cause.startswith("SIG") else 5
     assert code == expected

@@ -116,7 +116,7 @@ def test_a_stop_a_cut_and_a_death_on_the_other_node_are_told(tmp_path: Path) -> 
         run.wait_status(lambda s: not kinds(s) and s["step"] > step + 1, "it trains on")
 
         os.kill(pid, signal.SIGKILL)
-        run.process.wait(60)
+        run.process.wait(120)
         verdict = run.wait_status(lambda s: s["state"] == "failed", "the end")["verdict"]
         assert (verdict["kind"], verdict["ranks"], verdict["victims"]) == ("rank-dead", [1], [0])
         assert "SIGKILL" in verdict["headline"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import zmq
 
-from rankscope.hub import zap
+from rankscope.hub import ports, zap
 from rankscope.protocol import limits
 from rankscope.protocol.exits import UserError
 from rankscope.protocol.keys import KeyPair, Role
@@ -60,11 +60,15 @@ class Sockets:
         host = f"[{address}]" if ":" in address else address
         self._router.ipv6 = ":" in address
         deadline = time.monotonic() + retry_s
+        others = ports.here() if port is None else []
         while True:
+            wanted = others.pop() if others else port
             try:
-                self._router.bind(f"tcp://{host}:{'*' if port is None else port}")
+                self._router.bind(f"tcp://{host}:{'*' if wanted is None else wanted}")
                 break
             except zmq.ZMQError as error:
+                if error.errno == errno.EADDRINUSE and wanted != port:
+                    continue
                 if error.errno == errno.EADDRINUSE and time.monotonic() < deadline:
                     time.sleep(0.05)
                     continue

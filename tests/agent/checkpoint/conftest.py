@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from support.ports import free_port
 from support.savingrank import run
-from support.training import free_port
 
 TIMEOUT_S = 200.0
 """Far beyond what any run here takes; one that gets there hangs."""

@@ -18,8 +18,9 @@ from rankscope.agent.control.control import Control
 from rankscope.agent.control.signals import SAME_S, Signals, numbers
 from rankscope.protocol import checkpoints
 from support.listener import Listener
+from support.ports import free_port
 from support.sentinels import no_sentinel
-from support.training import environment, free_port
+from support.training import environment
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "warned.py"
 TIMEOUT_S = 200.0

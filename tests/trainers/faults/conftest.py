@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from support.ports import free_port
 from support.training import environment
 
 SERVER = Path(__file__).parent / "ranks" / "server.py"
@@ -104,10 +105,11 @@ def hurt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hurt]:
             arguments = [*SHORT, "--text", str(text), *options]
             if fault:
                 arguments += ["--fault", fault, "--fault-log", str(log)]
-            asked = {"folder": str(folder), "trainer": trainer, "ranks": 2, "arguments": arguments}
+            asked: dict[str, Any] = {"folder": str(folder), "trainer": trainer, "ranks": 2}
+            asked |= {"port": free_port(), "arguments": arguments, "until": until or {}}
             assert server.stdin is not None
             assert server.stdout is not None
-            print(json.dumps(asked | {"until": until or {}}), file=server.stdin, flush=True)
+            print(json.dumps(asked), file=server.stdin, flush=True)
             answer = server.stdout.readline()
             assert answer, "the server of ranks ended"
             lines = log.read_text().splitlines() if log.exists() else []

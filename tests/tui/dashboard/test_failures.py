@@ -17,7 +17,7 @@ from support.terminal import Terminal
 # A feed whose second snapshot nothing can draw, or is none at all, with a secret in the frames that
 # fail.
 BROKEN = """
-import sys
+import os, sys
 from dataclasses import replace
 from rankscope.tui.dashboard.app import run_dashboard
 from rankscope.tui.dashboard.source import Source
@@ -35,7 +35,8 @@ class Feed:
     def play(self):
         import time
         self.put(self.latest)
-        time.sleep(1.5)
+        while not os.path.exists(sys.argv[3]):
+            time.sleep(0.01)
         self.put(self if sys.argv[2] == "taken" else replace(self.latest, status=self))
     def stop(self, timeout_s):
         pass
@@ -74,10 +75,12 @@ def test_its_own_fault_leaves_a_clean_terminal_and_a_crash_file_without_values(
     """One line, exit code 70, and a traceback in a private file that shows no local variable."""
     secret = "s3cr3t-key-material"
     tests = str(Path(__file__).resolve().parents[2])
-    command = [sys.executable, "-c", BROKEN, secret, fails_when]
+    seen = tmp_path / "seen"
+    command = [sys.executable, "-c", BROKEN, secret, fails_when, str(seen)]
     env = {"TMPDIR": str(tmp_path), "PYTHONPATH": tests}
     with Terminal(command, columns=120, env=env) as terminal:
         terminal.wait_for("✓ healthy")
+        seen.touch()
         assert terminal.exit_code() == Exit.BUG
         assert terminal.unclean() == []
         said = bytes(terminal.raw)

@@ -246,7 +246,7 @@ def test_a_lost_terminal_ends_the_dashboard(hub: Hub) -> None:
     with SyntheticRun(hub), top(hub) as terminal:
         terminal.wait_for("✓ healthy")
         terminal.lose()
-        assert terminal.process.wait(20) in (129, -signal.SIGHUP)
+        assert terminal.process.wait(60) in (129, -signal.SIGHUP)
 
 
 def test_ctrl_z_stops_nothing(hub: Hub) -> None:
@@ -263,4 +263,4 @@ def test_sigterm_ends_it_although_the_terminal_does_not_read(hub: Hub) -> None:
         terminal.wait_for("✓ healthy")
         terminal.fill()
         terminal.signal(signal.SIGTERM)
-        assert terminal.process.wait(20) == 143
+        assert terminal.process.wait(60) == 143
