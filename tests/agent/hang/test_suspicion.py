@@ -2,6 +2,8 @@
 
 from itertools import pairwise
 
+import pytest
+
 from rankscope.agent.evidence.answers import Answers
 from rankscope.agent.evidence.expecting import Expecting, told_by
 from rankscope.agent.evidence.places import Place
@@ -25,12 +27,25 @@ def said(suspicion: Suspicion, until_s: float, *, expecting: bool = False) -> li
 
 
 def test_no_progress_for_half_a_second_is_suspicious() -> None:
-    """And it is said again after 2 s, then less and less often, at last every 10 s."""
+    """It is said again at once when it lasts, then after 2 s, less and less often, every 10 s."""
     moments = said(warm(), 60.0)
     assert moments[0] == SUSPECT_S
     gaps = [round(later - sooner, 1) for sooner, later in pairwise(moments)]
-    assert gaps[:3] == [2.0, 3.0, 4.5]
+    assert gaps[:4] == [0.2, 2.0, 3.0, 4.5]
     assert gaps[-1] == 10.0
+
+
+@pytest.mark.parametrize("seen_late_s", [0.0, 0.03, 0.06, 0.09])
+@pytest.mark.parametrize("step_s", [0.01, 0.1, 0.3, 1.0])
+def test_a_rank_that_is_late_has_said_so_by_a_look_after(step_s: float, seen_late_s: float) -> None:
+    """Whoever is silent is not known to be late, so a word comes as soon as the rank is."""
+    suspicion = Suspicion()
+    suspicion.completed([step_s] * 9)
+    moments = [n / 100 for n in range(int(seen_late_s * 100), 600, 10)]
+    words = [now for now in moments if suspicion.look(now, "still", expecting=False)]
+    late_s = max(0.7, 3 * step_s)  # as the hub has it
+    first = next(word for word in words if word - seen_late_s > late_s - 0.01)
+    assert first - seen_late_s <= late_s + 0.21
 
 
 def test_long_steps_are_given_three_times_their_length() -> None:

@@ -56,6 +56,39 @@ def test_a_late_rank_is_told_of_before_it_is_called_a_hang() -> None:
     assert only(job).severity == "critical"
 
 
+@pytest.mark.parametrize("tick_s", [0.0, 0.02, 0.05, 0.08])
+def test_a_late_rank_is_told_of_in_less_than_a_second(tick_s: float) -> None:
+    """It speaks when it suspects itself and when it is late, which is between two of its beats."""
+    job = training()
+    world = job.world
+    began_s = world.now_s
+    job.world.phase(2, m.Phase.FORWARD)
+    job.enters(TOKENS, ranks=(0, 1, 3))
+    told_s = None
+    for tenth in range(1, 10):
+        world.now_s = began_s + tenth / 10 + tick_s
+        if tenth in (5, 7):
+            job.stack(2, "model.py:7 in forward")
+        if tenth == 5:
+            for rank in world.ranks:
+                world.beat(rank)
+        world.tick()
+        if told_s is None and "missing-collective" in world.kinds():
+            told_s = world.now_s - began_s
+    assert told_s is not None
+    assert told_s >= 0.7
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5, 30, 61, 62, 63, 70])
+def test_a_long_first_step_is_no_measure_of_what_is_late(steps: int) -> None:
+    """Warm-up is long; a rank that hangs in one of the next steps is told of as in any other."""
+    job = Job(World(ranks=3)).steps(1, step_s=2.0).steps(1).steps(steps)
+    job.enters(TOKENS, ranks=(0, 1)).hang(1.0)
+    assert (only(job).kind, only(job).severity) == ("missing-collective", "info")
+    job.hang(1.5)
+    assert only(job).severity == "critical"
+
+
 def test_thresholds_follow_the_steps_of_the_run() -> None:
     """With steps of four seconds, ten seconds of waiting are a notice at most."""
     job = Job(World(ranks=2)).steps(6, step_s=4.0)

@@ -16,8 +16,12 @@ PATIENT_S = 20.0
 
 WARM_STEPS = 3
 MEDIAN_OF = 16
+LATE_S = 0.2
+"""A stall that lasts so much longer than is suspicious is told of once more: from then on the hub
+may call the rank late, but only of one that it has just heard does it know where it is."""
+
 AGAIN_S = (2.0, 10.0)
-"""Evidence of one stall is sent again after this long: the first time, and in the end."""
+"""After that evidence of one stall is sent again after this long: first, and in the end."""
 
 BACKOFF = 1.5
 
@@ -47,11 +51,16 @@ class Suspicion:
         if progress != self._progress or self._since_s is None:
             self._progress, self._since_s = progress, now
             self.stalled = False
-        if now - self._since_s < self.patience_s(expecting):
+        patience_s = self.patience_s(expecting)
+        if now - self._since_s < patience_s:
             return False
         if not self.stalled:
             self.stalled = True
             self._wait_s = AGAIN_S[0]
+            late_s = self._since_s + patience_s + LATE_S
+            if now < late_s:
+                self._next_s = late_s
+                return True
         elif now < self._next_s:
             return False
         self._next_s = now + self._wait_s

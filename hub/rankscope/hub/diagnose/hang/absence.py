@@ -18,6 +18,9 @@ from rankscope.protocol.shapes import Severity
 EXPECTED_LATE_S = 30.0
 """A rank that is in something which may take long is not spoken of before."""
 
+ON_THE_WAY_S = 0.05
+"""A rank says that it is late when it is by its own clock: its words may take so much longer."""
+
 
 @dataclass(frozen=True)
 class Absence:
@@ -71,7 +74,7 @@ def severity(scene: Scene, found: Absence) -> Severity | None:
     late_s, critical_s = scene.late_s, scene.critical_s
     if not scene.live[found.ranks].any():
         late_s, critical_s = LATE_S, CRITICAL_S  # they have left: no step of theirs will end
-    if min(scene.seen_still_s(rank) for rank in found.ranks) < late_s:
+    if min(scene.seen_still_s(rank) for rank in found.ranks) < late_s - ON_THE_WAY_S:
         return None  # whoever fell silent before that may have come since
     if found.age_s >= critical_s:
         return "critical"

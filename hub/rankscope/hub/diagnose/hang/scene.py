@@ -17,7 +17,7 @@ from rankscope.hub.liveness import live
 from rankscope.hub.stall import has_stepped
 from rankscope.hub.state import RunState
 from rankscope.hub.state.columns import Flags, Floats, Integers
-from rankscope.hub.state.ranks import FINISHED, STOPPED
+from rankscope.hub.state.ranks import FINISHED, RECENT_STEPS, STOPPED
 
 TROUBLE_S = 0.4
 """What moved within this time is not looked at."""
@@ -181,10 +181,15 @@ def look(state: RunState, now_s: float) -> Scene | None:
 
 
 def late_s(state: RunState) -> float:
-    """After how long a rank is late: seconds, by the pace of the run and how even it is."""
-    ranks = state.ranks
-    recent_s = ranks.recent_step_s[: state.size()][:SAMPLED_RANKS]
-    recent_s = recent_s[~np.isnan(recent_s)]
+    """After how long a rank is late: seconds, by the pace of the run and how even it is.
+
+    The first step is warm-up; it counts only while it is the only one there was.
+    """
+    sample = slice(min(state.size(), SAMPLED_RANKS))
+    seen = state.ranks.steps_seen[sample]
+    counts = ~np.isnan(state.ranks.recent_step_s[sample])
+    counts[(seen > 1) & (seen <= RECENT_STEPS), 0] = False
+    recent_s = state.ranks.recent_step_s[sample][counts]
     if not recent_s.size:
         return LATE_S
     usual_s, long_s = np.percentile(recent_s, (50, 95))
