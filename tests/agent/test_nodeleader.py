@@ -53,7 +53,7 @@ class Node:
                 self.tick(step_s)
             return condition()
 
-        wait_until(look, what, 40)
+        wait_until(look, what, 90)
 
     def watched(self) -> bool:
         """Whether one sentinel is there that has its lock and tells of this rank."""
@@ -80,7 +80,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
             node.leader.close()
             for process in node.sentinels():
                 process.kill()
-                process.wait(20)
+                process.wait(60)
 
 
 def test_a_sentinel_that_is_stopped_is_replaced(node: Node) -> None:

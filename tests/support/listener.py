@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 import zmq
+from zmq.utils.monitor import recv_monitor_message
 
 from rankscope.protocol import codec, env, keys
 from rankscope.protocol import messages as m
 from support.ports import free_port
+from support.wire import wait_until
 
 Found = TypeVar("Found", bound=m.Message)
 
@@ -39,6 +41,7 @@ class Listener:
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
         self._replies: list[m.Message] = []
+        self._connected = 0
 
     @property
     def environ(self) -> dict[str, str]:
@@ -79,6 +82,14 @@ class Listener:
         with self._lock:
             return list(self.messages)
 
+    def heard_out(self) -> Self:
+        """Wait until whoever has spoken is gone, and all it said is here.
+
+        A process that has ended may have said more than this one has taken in yet.
+        """
+        wait_until(lambda: self._connected <= 0, "the end of every connection")
+        return self
+
     def of_kind(self, kind: type[Found]) -> list[Found]:
         return [message for message in self.all() if isinstance(message, kind)]
 
@@ -96,26 +107,41 @@ class Listener:
         socket.curve_server = True
         socket.curve_secretkey = self.hub.secret.encode()
         socket.curve_publickey = self.hub.public.encode()
+        self._connected = 0
+        events = socket.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
         self._bind(socket)
         ready.set()
+        poller = zmq.Poller()
+        poller.register(socket, zmq.POLLIN)
+        poller.register(events, zmq.POLLIN)
         try:
             while not self._ending.is_set():
-                if not socket.poll(20):
+                if not poller.poll(20):
                     continue
-                peer, frame = socket.recv_multipart()
-                message = codec.decode(frame)
-                if isinstance(message, m.Ping):
-                    pong = codec.encode(m.Pong(message.t_s, time.time()))
-                    socket.send_multipart([peer, pong])
-                    continue
-                with self._lock:
-                    self.messages.append(message)
-                    replies, self._replies = self._replies, []
-                for reply in replies:
-                    socket.send_multipart([peer, codec.encode(reply)])
+                # First what happened to connections: by the end of one, all that came is there.
+                change = 0
+                while events.poll(0):
+                    opened = recv_monitor_message(events)["event"] == zmq.EVENT_ACCEPTED
+                    change += 1 if opened else -1
+                while socket.poll(0):
+                    self._take(socket)
+                self._connected += change
         finally:
+            socket.disable_monitor()
             socket.close()
             context.term()
+
+    def _take(self, socket: "zmq.Socket[bytes]") -> None:
+        peer, frame = socket.recv_multipart()
+        message = codec.decode(frame)
+        if isinstance(message, m.Ping):
+            socket.send_multipart([peer, codec.encode(m.Pong(message.t_s, time.time()))])
+            return
+        with self._lock:
+            self.messages.append(message)
+            replies, self._replies = self._replies, []
+        for reply in replies:
+            socket.send_multipart([peer, codec.encode(reply)])
 
     def _bind(self, socket: "zmq.Socket[bytes]") -> None:
         self.endpoint = self.endpoint or f"tcp://127.0.0.1:{free_port()}"

@@ -12,7 +12,7 @@ from support import warm
 from support.ports import free_port
 
 PROGRAMS = Path(__file__).resolve().parent.parent / "agent" / "programs"
-TIMEOUT_S = 60.0
+TIMEOUT_S = 150.0
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:

@@ -20,6 +20,7 @@ def test_an_fsdp1_model_can_be_watched(launch: Callable[..., Any], tmp_path: Pat
     with Listener(tmp_path / "agents") as hub:
         ended = launch(str(SCRIPT), ranks=2, **hub.environ)
         assert ended.code == 0, ended
+        hub.heard_out()
         lines = [json.loads(line) for line in ended.stdout.splitlines()]
         assert {line["rank"] for line in lines} == {0, 1}
         assert all(line["watched"] == line["unwatched"] for line in lines)

@@ -39,7 +39,7 @@ def test_a_headless_demo_trains_and_sums_up(home: Path) -> None:
         assert document["dropped"] == 0
         assert document["losses"]["last"] < document["losses"]["first"] - 1
         lines = result.stderr.splitlines()
-        assert any("step" in line and "/20" in line and "healthy" in line for line in lines), lines
+        assert any("step" in line and "/20" in line and "step/s" in line for line in lines), lines
         assert "finished at step 20" in lines[-1]
         assert "it learned" in lines[-1]
         assert "\x1b" not in result.stderr

@@ -81,14 +81,14 @@ def test_from_the_live_view_back_over_a_death_and_to_live_again(hub: Hub) -> Non
 def test_a_recording_is_played_from_its_start_or_an_incident(hub: Hub) -> None:
     """The same screens, and bad moments are told in one line."""
     with SyntheticRun(hub) as ranks, hub.connect("viewer") as client:
-        client.wait_for_view("status", lambda status: status.step >= 10, PATIENCE_S)
+        client.wait_for_view("status", lambda status: status.step >= 20, PATIENCE_S)
         ranks.kill(1)
         client.wait_for_view("status", lambda status: status.verdict is not None, PATIENCE_S)
     hub.terminate()
-    with start(hub, "replay", "--speed", "2") as terminal:
-        terminal.wait_for("◀ PAST", "playing ×2", within_s=PATIENCE_S)
+    with start(hub, "replay", "--speed", "0.25") as terminal:  # at its end it would stand still
+        terminal.wait_for("◀ PAST", "playing ×0.25", within_s=PATIENCE_S)
         terminal.press("+")
-        terminal.wait_for("×4", within_s=PATIENCE_S)
+        terminal.wait_for("×0.5", within_s=PATIENCE_S)
     with start(hub, "replay", "--at", "incident") as terminal:
         terminal.wait_for("◀ PAST", "rank-dead", "SIGKILL", within_s=PATIENCE_S)
         terminal.press("2")

@@ -4,7 +4,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from subprocess import Popen
+from subprocess import Popen, TimeoutExpired
 from typing import Any
 
 import pytest
@@ -52,8 +52,8 @@ def launch(tmp_path: Path, environ: dict[str, str]) -> Iterator[Launch]:
     until.touch()
     for process in started:
         try:
-            process.communicate(timeout=20)
-        except TimeoutError:
+            process.communicate(timeout=60)
+        except TimeoutExpired:
             pass
         finally:
             if process.poll() is None:

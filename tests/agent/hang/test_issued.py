@@ -122,6 +122,8 @@ def issued(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Issued]:
     finally:
         probe.stop()
         dist.all_reduce(four())
+        dist.barrier()  # it has no tensor that a thread of gloo's would have to let go of
+        time.sleep(0.05)
         dist.destroy_process_group()
         assert probe.box is not None
         probe.box.close()
@@ -391,6 +393,8 @@ def test_the_sentinel_tells_what_an_aborted_rank_had_called(tmp_path: Path, endi
         death = hub.wait_for_death(1)
         assert death.signal == (signal.SIGABRT if ending == "abort" else None)
         assert death.finished == (ending == "fine")
+        if ending == "abort":
+            hub.wait_for(lambda: hub.all(ForeignStacks))
         count = len(hub.reports())
         hub.wait_for(lambda: len(hub.reports()) > count + 1)
         told = hub.all(ForeignStacks)

@@ -63,7 +63,10 @@ def train(rank: int) -> None:
     sys.stdout.flush()
     if option("ddp"):
         # gloo's own thread needs the interpreter to let go of the last collective; a group that is
-        # destroyed before it has, with the interpreter held, waits for it for ever.
+        # destroyed before it has, with the interpreter held, waits for it for ever. A barrier has
+        # no tensor, and goes through after what was before it.
+        if option("only_rank") is None:
+            torch.distributed.barrier()
         time.sleep(0.2)
         torch.distributed.destroy_process_group()
 
@@ -145,7 +148,7 @@ def loop(
 
 def wait_for_file() -> None:
     """Stay here until the file ``until`` is there, where one was named."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 150
     while "until" in OPTIONS and not os.path.exists(OPTIONS["until"]):  # noqa: PTH110
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -1,5 +1,6 @@
 """Memory control groups from files, v1 and v2, and which deaths were the kernel's."""
 
+import contextlib
 import os
 import signal
 from collections.abc import Iterator
@@ -171,6 +172,9 @@ def memory_group() -> Iterator[Path]:
         name = "memory.limit_in_bytes" if own.version == 1 else "memory.max"
         try:
             (group / name).write_text(str(64 << 20))
+            for swap in ("memory.swap.max", "memory.memsw.limit_in_bytes"):  # none, if there is any
+                with contextlib.suppress(OSError):
+                    (group / swap).write_text("0" if "max" in swap else str(64 << 20))
         except OSError as error:
             pytest.skip(f"a memory control group cannot be limited here: {error.strerror}")
         yield group

@@ -56,21 +56,18 @@ def test_a_killed_sentinel_does_not_block_the_next_one(tmp_path: Path) -> None:
 def test_it_ends_after_the_last_rank_and_tidies_up(tmp_path: Path) -> None:
     """With no rank left for the idle time it ends with 0, and the node directory is gone."""
     directory = make_node_dir(tmp_path)
-    with (
-        NodeRouter() as hub,
-        Launcher() as launcher,
-        sentinel(directory, hub.endpoint, hub.key, "--idle-exit-s", "0.5") as process,
-    ):
-        pid = launcher.register(directory, 0)
-        hub.wait_for_state(0, "alive")
-        until_s = time.monotonic() + 1.0
-        while time.monotonic() < until_s:  # twice the idle time: a live rank keeps it
-            hub.pump(0.1)
-        assert process.poll() is None
-        os.kill(pid, signal.SIGUSR1)
-        hub.wait_for_death(0)
-        assert process.wait(EXIT_TIMEOUT_S) == 0
-        assert not directory.exists()
+    with NodeRouter() as hub, Launcher() as launcher:
+        pid = launcher.register(directory, 0)  # before the sentinel, which does not wait long
+        with sentinel(directory, hub.endpoint, hub.key, "--idle-exit-s", "0.5") as process:
+            hub.wait_for_state(0, "alive")
+            until_s = time.monotonic() + 1.0
+            while time.monotonic() < until_s:  # twice the idle time: a live rank keeps it
+                hub.pump(0.1)
+            assert process.poll() is None
+            os.kill(pid, signal.SIGUSR1)
+            hub.wait_for_death(0)
+            assert process.wait(EXIT_TIMEOUT_S) == 0
+            assert not directory.exists()
 
 
 def test_one_that_came_before_every_rank_waits_and_watches_the_first(

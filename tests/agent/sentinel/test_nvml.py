@@ -222,4 +222,4 @@ def test_a_hanging_driver_does_not_stop_the_watch_over_deaths(tmp_path: Path, sc
         hub.wait_for(lambda: hub.hellos()[-1].gpu_note == "")
         scene.play({**H100, "clock": "hang"})
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0

@@ -77,7 +77,7 @@ def test_a_rank_held_by_a_real_tracer_is_not_called_stopped(tmp_path: Path) -> N
             hub.wait_for(lambda: len(hub.reports()) >= 2)
             assert {p.state for report in hub.reports() for p in report.processes} == {"alive"}
         finally:
-            tracer.communicate(timeout=20)
+            tracer.communicate(timeout=60)
         os.kill(pid, signal.SIGKILL)
         assert hub.wait_for_death(0).signal == signal.SIGKILL
 

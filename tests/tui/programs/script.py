@@ -1,6 +1,7 @@
 """A training script as a user of ``drill --script`` may have it: DDP, one call of ``attach``."""
 
 import argparse
+import time
 
 import torch
 import torch.distributed as dist
@@ -36,6 +37,8 @@ def main() -> None:
             step += 1
             if step == given.steps:
                 break
+    dist.barrier()  # it has no tensor that a thread of gloo's would have to let go of
+    time.sleep(0.2)
     dist.destroy_process_group()
 
 
