@@ -77,8 +77,8 @@ def mend() -> None:
 
 def main(told: dict[str, Any]) -> dict[str, Any]:
     """``saves``: {step: request}; ``breaks``: [[rank, step, phase, what]]; ``offset``: {rank: n},
-    how far that rank's count of steps is off in the save of step ``offset_at``; ``silent_s``: how long
-    a rank may say nothing in a save that breaks."""
+    how far that rank's count of steps is off in the save of step ``offset_at``; ``silent_s``: for
+    how long a rank may say nothing in a save that breaks."""
     rank = dist.get_rank()
     torch.manual_seed(1 + rank)
     model = build(told["kind"])
