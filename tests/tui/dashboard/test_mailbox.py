@@ -21,10 +21,10 @@ def test_the_feed_waits_for_the_screen() -> None:
     mailbox.listen(noticed.set)
     feed = threading.Thread(target=mailbox.put, args=(7,))
     feed.start()
-    assert noticed.wait(10)
+    assert noticed.wait(60)
     assert feed.is_alive()
     assert mailbox.take() == 7
-    feed.join(10)
+    feed.join(60)
     assert not feed.is_alive()
 
 
@@ -35,8 +35,8 @@ def test_a_screen_that_leaves_lets_the_feed_go() -> None:
     mailbox.listen(noticed.set)
     feed = threading.Thread(target=mailbox.put, args=(7,))
     feed.start()
-    assert noticed.wait(10)
+    assert noticed.wait(60)
     mailbox.listen(None)
-    feed.join(10)
+    feed.join(60)
     assert not feed.is_alive()
     mailbox.put(8)
