@@ -425,7 +425,7 @@ class Rank(threading.Thread):
         super().__init__(daemon=True)
         self.completed, self.acted = 0, -1
         self.round = Round(
-            Request(5, command, "ada", expires_s=60.0), "threads", rank, ranks, time.monotonic()
+            Request(5, command, "ada", expires_s=100.0), "threads", rank, ranks, time.monotonic()
         )
         self._store, self._late_s = store, late_s
         self._pace = random.Random(rank)
@@ -447,15 +447,17 @@ class Rank(threading.Thread):
             if gate is not Gate.PASS:
                 self.acted = self.completed if gate is Gate.ACT else -2
                 break
-        self._control.join(30)
+        self._control.join(60)
 
 
 @pytest.mark.parametrize("command", [CHECKPOINT, STOP])
 @pytest.mark.parametrize("seed", range(2))
 def test_threads_over_a_store_on_the_network_act_at_the_same_boundary(
-    command: str, seed: int
+    command: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However far apart they hear of the request."""
+    # On a machine that is busy with other things two seconds are short.
+    monkeypatch.setattr("rankscope.agent.control.round.HOLD_S", 30.0)
     spread = random.Random(seed)
     server = TCPStore("127.0.0.1", 0, is_master=True, timeout=timedelta(seconds=30))
     stores = [TCPStore("127.0.0.1", server.port, timeout=timedelta(seconds=30)) for _ in range(4)]
@@ -466,7 +468,7 @@ def test_threads_over_a_store_on_the_network_act_at_the_same_boundary(
     for rank in ranks:
         rank.start()
     for rank in ranks:
-        rank.join(60)
+        rank.join(100)
         assert not rank.is_alive()
     assert len({rank.acted for rank in ranks}) == 1
     assert ranks[0].acted > 0, [rank.round.text for rank in ranks]
