@@ -1,5 +1,6 @@
 """The drill's pure parts: what is exact, how long is waited, which runs there are, the table."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,33 @@ def test_a_right_verdict_is_believed_when_it_has_stood_for_a_moment() -> None:
     assert vigil.latency_s() == pytest.approx(0.5)
 
 
+def test_a_verdict_is_timed_from_the_end_of_the_fault_s_step_as_well() -> None:
+    """What was found in that step took no time after it; a step that never ends has none."""
+    vigil = Vigil(fault("nan-gradient"), began_s=90.0, wait_s=20.0)
+    found = finding("nonfinite-gradient", where={"parameter": "w"})
+    happened = Truth(injected("nonfinite-gradient", where={"parameter": "w"}), at_s=100.0)
+    vigil.look(100.1, happened, status())
+    assert vigil.after_step_s() is None
+    vigil.look(100.5, happened, status(found))
+    assert vigil.after_step_s() is None
+    vigil.look(100.8, replace(happened, step_over_s=100.7), status(found))
+    assert vigil.after_step_s() == 0.0
+    assert vigil.latency_s() == pytest.approx(0.5)
+    vigil.look(100.9, replace(happened, step_over_s=100.4), status(found))
+    assert vigil.after_step_s() == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("name", ["slow-forward", "memory-growth", "same-data"])
+def test_a_fault_that_lasts_is_not_timed_from_the_end_of_a_step(name: str) -> None:
+    """It is found by what many steps have in common, or was there from the start."""
+    vigil = Vigil(fault(name), began_s=90.0, wait_s=20.0)
+    kind = fault(name).kinds[0]
+    happened = Truth(injected(kind), at_s=100.0, step_over_s=100.2)
+    vigil.look(101.0, happened, status(finding(kind)))
+    assert vigil.latency_s() is not None
+    assert vigil.after_step_s() is None
+
+
 def test_a_wrong_verdict_is_given_time_to_become_right_but_not_for_ever() -> None:
     """Also while the hub says nothing."""
     vigil = Vigil(fault("sigkill"), began_s=90.0, wait_s=20.0)
@@ -310,6 +338,8 @@ def test_a_row_in_words() -> None:
     (line,) = (untoned(line) for line in table.lines(row()))
     words = "✓ sigkill@1:12 rank-dead rank 1 step 12, phase forward 0.4 s"
     assert " ".join(line.split()) == words
+    (line,) = (untoned(line) for line in table.lines(row(after_step_s=0.12)))
+    assert " ".join(line.split()) == words + " 0.1 s"
     wrong = row("lock@1:12", exact=False, found=None, latency_s=None, note="nothing was found")
     first, note = (untoned(line) for line in table.lines(wrong))
     assert first.split() == ["✗", "lock@1:12", "nothing", "–"]
@@ -331,3 +361,7 @@ def test_a_rank_s_own_word_is_read_once_it_is_whole(tmp_path: Path) -> None:
     assert truth.read(file) is None
     file.write_bytes(line)
     assert truth.read(file) == HAPPENED
+    file.write_bytes(line + line + b'{"ended_step": 11, "at_s": 100.2}\n{"ended_step": 12, "at_s"')
+    assert truth.read(file) == HAPPENED
+    file.write_bytes(line + line + b'{"ended_step": 12, "at_s": 100.5}\n')
+    assert truth.read(file) == replace(HAPPENED, step_over_s=100.5)

@@ -654,6 +654,9 @@ class DrillRow(Shape):
     note: str = ""
     """In words, why it is not exact, or why nothing was injected; empty when there is no more to
     say."""
+    after_step_s: float | None = None
+    """From the end of the fault's step to the first sight of the finding; 0 where it was found in
+    that step. Null of a fault that lasts, and of one that keeps its step from ending."""
 
 
 class Moment(Shape):

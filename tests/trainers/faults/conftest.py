@@ -28,6 +28,8 @@ class Run:
 
     truth: list[dict[str, Any]]
     """What the ranks said of their faults."""
+    ended: list[int]
+    """The steps with a fault in them that were over, as the ranks said then."""
     ranks: list[dict[str, Any]]
     """For each rank: ``code`` (None if it was stuck, -n for signal n), ``state``, ``silent``,
     ``stack``, ``output``, ``steps``,
@@ -113,7 +115,12 @@ def hurt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hurt]:
             answer = server.stdout.readline()
             assert answer, "the server of ranks ended"
             lines = log.read_text().splitlines() if log.exists() else []
-            known[key] = Run([json.loads(line) for line in lines], json.loads(answer)["ranks"])
+            said = [json.loads(line) for line in lines]
+            known[key] = Run(
+                [line for line in said if "fault" in line],
+                [line["ended_step"] for line in said if "fault" not in line],
+                json.loads(answer)["ranks"],
+            )
             return known[key]
 
         yield run

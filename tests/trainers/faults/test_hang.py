@@ -35,8 +35,9 @@ def seen_at(run: Any, function: str) -> bool:
 
 @pytest.mark.parametrize("fault", WAITS)
 def test_the_rank_is_at_the_line_the_log_says(hurt: Callable[..., Any], fault: str) -> None:
-    """And its peer finishes no step after."""
+    """And its peer finishes no step after; nor does the log say that the step was over."""
     run = hurt("ddp", f"{fault}@1:3", until={1: WAITS[fault]})
+    assert run.ended == []
     assert seen_at(run, WAITS[fault])
     assert [rank["code"] for rank in run.ranks] == [None, None]
     assert len(run.ranks[0]["steps"]) == len(run.ranks[1]["steps"]) == 2

@@ -48,6 +48,7 @@ def test_nan_loss(hurt: Callable[..., Any], trainer: str) -> None:
     """The loss of one step is NaN on one rank; gradients are finite, and so is all that follows."""
     run = hurt(trainer, "nan-loss@1:3")
     assert ended_well(run)
+    assert run.ended == [3]
     assert [finite(losses) for losses in run.steps(1, "losses")] == [True, True, False, True, True]
     assert all(finite(losses) for losses in run.steps(0, "losses"))
     assert run.steps(1, "reduced_bad") == [[]] * 5

@@ -48,6 +48,7 @@ def inject(
     for text in config.fault:
         spec = faults.parse(text, FAULTS)
         INSTALL[spec.name](Hit(site, spec, faults.find(spec.name, FAULTS)))
+    points.on("end", lambda: site.log.over(points.step))
     yield Hurt(site.parallel, points.data, points.windows, site.in_save)
     for action in site.at_end:
         action()

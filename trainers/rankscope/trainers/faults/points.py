@@ -5,6 +5,8 @@
 ``data``, ``forward``, ``backward``, ``optimizer``
     inside that phase: while a batch is collated, when the middle block's forward begins, when its
     backward begins, when the optimizer has updated and its step has not returned
+``end``
+    when a step that updated is over
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -92,6 +94,7 @@ class Points:
                 return
             yield window
             if self._updates:
+                self._pass("end")
                 self.step += 1
             self._updates, self.microbatch, self.reading = False, 0, 0
 

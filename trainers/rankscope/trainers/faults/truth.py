@@ -1,4 +1,7 @@
-"""What a rank says of the fault it is about to have: one JSON line for each, for a drill alone."""
+"""What a rank says of the fault it is about to have: one JSON line for each, for a drill alone.
+
+Another line follows when the step in which it happened is over.
+"""
 
 import inspect
 import json
@@ -16,13 +19,13 @@ class Log:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
+        self._told_of: set[int] = set()
 
     def write(
         self, spec: Spec, ranks: Sequence[int], step: int, kind: str, where: dict[str, str | int]
     ) -> None:
-        """Append one line in one write, so that lines of several ranks do not mix."""
-        if self._path is None:
-            return
+        """Say that a fault is about to happen in ``step``."""
+        self._told_of.add(step)
         said = {
             "fault": str(spec),
             "ranks": list(ranks),
@@ -32,6 +35,18 @@ class Log:
             "at_s": time.time(),
             "pid": os.getpid(),
         }
+        self._append(said)
+
+    def over(self, step: int) -> None:
+        """``step`` is over; this is said when a fault was told of that happened in it."""
+        if step in self._told_of:
+            self._told_of.remove(step)
+            self._append({"ended_step": step, "at_s": time.time()})
+
+    def _append(self, said: dict[str, Any]) -> None:
+        """One line in one write, so that lines of several ranks do not mix."""
+        if self._path is None:
+            return
         with self._path.open("ab", buffering=0) as file:
             file.write(json.dumps(said).encode() + b"\n")
 

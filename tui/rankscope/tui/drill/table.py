@@ -22,7 +22,7 @@ def heading(setting: Setting, trials: int) -> list[str]:
     return [
         f"{numbers.plural(trials, 'fault')}, each in a run of its own: {trains}, "
         f"{numbers.plural(setting.ranks, 'rank')}{attached}",
-        f"  {'fault':<{FAULT_CHARS}} {'found':<{FOUND_CHARS}} latency",
+        f"  {'fault':<{FAULT_CHARS}} {'found':<{FOUND_CHARS}} latency  after step",
     ]
 
 
@@ -30,8 +30,9 @@ def lines(row: DrillRow) -> list[str]:
     """The line of one fault; ``✓`` exact, ``✗`` not."""
     mark = toned("✓", "good") if row.exact else toned("✗", "bad")
     found = _found(row)
-    latency = "–" if row.latency_s is None else f"{row.latency_s:.1f} s"
-    first = f"{mark} {row.fault:<{FAULT_CHARS}} {found:<{FOUND_CHARS}} {latency:>7}"
+    first = f"{mark} {row.fault:<{FAULT_CHARS}} {found:<{FOUND_CHARS}} {_seconds(row.latency_s):>7}"
+    if row.after_step_s is not None:
+        first += f"  {_seconds(row.after_step_s):>10}"
     return [first, *_note(row.note)]
 
 
@@ -42,6 +43,10 @@ def summary(rows: Sequence[DrillRow]) -> list[str]:
     if exact < len(rows):
         words += f", {len(rows) - exact - nothing} called something else, {nothing} not found"
     return [toned(words, "good" if exact == len(rows) else "bad")]
+
+
+def _seconds(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f} s"
 
 
 def _found(row: DrillRow) -> str:

@@ -143,6 +143,7 @@ def _row(
         latency_s=vigil.latency_s(),
         exact=not reasons,
         note="; ".join(reasons),
+        after_step_s=vigil.after_step_s(),
     )
     return row, row.exact
 

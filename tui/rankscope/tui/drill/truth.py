@@ -1,5 +1,6 @@
 """What the ranks said of their own faults, in the file that only the drill reads."""
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from rankscope.protocol.shapes import Injected
 
 
 class Line(msgspec.Struct):
-    """One line of ``--fault-log``."""
+    """The first line of ``--fault-log``: a fault is about to happen."""
 
     fault: str
     ranks: list[int]
@@ -20,11 +21,20 @@ class Line(msgspec.Struct):
     pid: int
 
 
+class Over(msgspec.Struct):
+    """A later line: a step in which a fault happened is over on that rank."""
+
+    ended_step: int
+    at_s: float
+
+
 @dataclass(frozen=True)
 class Truth:
     injected: Injected
     at_s: float
     """When it happened, Unix time."""
+    step_over_s: float | None = None
+    """When its step was over on the rank that had it, Unix time; None while it is not."""
 
 
 def read(path: Path) -> Truth | None:
@@ -37,4 +47,14 @@ def read(path: Path) -> Truth | None:
     if not lines:
         return None
     first = msgspec.json.decode(lines[0], type=Line)
-    return Truth(Injected(first.ranks, first.step, first.kind, first.where), first.at_s)
+    injected = Injected(first.ranks, first.step, first.kind, first.where)
+    return Truth(injected, first.at_s, _over_s(lines[1:], first.step))
+
+
+def _over_s(lines: list[bytes], step: int) -> float | None:
+    for line in lines:
+        with contextlib.suppress(msgspec.ValidationError):  # another rank's fault
+            over = msgspec.json.decode(line, type=Over)
+            if over.ended_step == step:
+                return over.at_s
+    return None

@@ -76,3 +76,12 @@ class Vigil:
         if self.found is None or self.happened_s is None:
             return None
         return max(0.0, self._first_s[self.found.kind] - self.happened_s)
+
+    def after_step_s(self) -> float | None:
+        """From the end of the fault's step to the first sight of what was found; 0 where it was
+        found in that step. None of a fault that lasts, or whose step was not over by then."""
+        if self.found is None or self.truth is None or self.truth.step_over_s is None:
+            return None
+        if self.fault.whole_run or not self.fault.one_step:
+            return None
+        return max(0.0, self._first_s[self.found.kind] - self.truth.step_over_s)
