@@ -128,6 +128,7 @@ class Listener:
                 self._connected += change
         finally:
             socket.disable_monitor()
+            events.close(0)
             socket.close()
             context.term()
 
