@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,7 @@ def test_keys_that_are_sequences_are_still_one_key(key: str) -> None:
 def test_textual_reads_keys_with_it() -> None:
     """As soon as the dashboard is loaded."""
     assert console.KEYS
-    assert linux_driver.XTermParser is EscapeParser
+    assert vars(linux_driver)["XTermParser"] is EscapeParser
 
 
 @pytest.fixture
@@ -113,6 +114,11 @@ SEEN = {
 """A key, and what is seen after it on the overview."""
 
 
+def shows(words: str, text: str) -> bool:
+    """``words``, and no question over them."""
+    return words in text and "Unlock" not in text
+
+
 @pytest.mark.processes
 def test_esc_and_a_digit_or_letter_in_one_write_reach_the_dashboard(terminal: Terminal) -> None:
     """Esc says no to a question, behind which no key goes; so both were heard."""
@@ -122,7 +128,7 @@ def test_esc_and_a_digit_or_letter_in_one_write_reach_the_dashboard(terminal: Te
         terminal.press("u")
         terminal.wait_for("Unlock commands")
         terminal.type(f"\x1b{key}")
-        terminal.wait(lambda text, words=words: words in text and "Unlock" not in text)
+        terminal.wait(partial(shows, words))
     terminal.press("u")
     terminal.wait_for("Unlock commands")
     terminal.type("\x1bq")

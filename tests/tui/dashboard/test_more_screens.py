@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from rankscope.tui.dashboard.action import ScreenName
-from rankscope.tui.dashboard.control import LOCKED
 from rankscope.tui.dashboard.navigation import Navigation
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.ascii import ascii_only
 from rankscope.tui.dashboard.render.line import text_of, width_of
 from rankscope.tui.dashboard.screens.base import Room, Screen
+from rankscope.tui.dashboard.screens.offers import LOCKED
 from rankscope.tui.dashboard.screens.runs import RunsScreen
 from rankscope.tui.feed.poller import Wanted
 from support import screenscenes

@@ -84,6 +84,8 @@ def test_filter_palette_question_and_resize_while_the_run_goes_on(hub: Hub) -> N
         terminal.press("y")
         terminal.wait_for("commands unlocked")
         terminal.press("c")
+        terminal.wait_for("checkpoint, not now: ranks 0 1 2 3 gave no boundary yet")
+        terminal.press("1", "c")
         terminal.wait_for("Save a checkpoint now?", "All 4 ranks save")
         terminal.press("y")
         terminal.wait_for("checkpoint refused: ranks 0 1 2 3 gave no boundary yet")

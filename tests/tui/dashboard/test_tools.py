@@ -9,11 +9,12 @@ import pytest
 from rankscope.protocol import messages as m
 from rankscope.protocol import shapes as s
 from rankscope.protocol.exits import UserError
-from rankscope.tui.dashboard.control import LOCKED, OVER, Control, over
+from rankscope.tui.dashboard.control import Control, over
 from rankscope.tui.dashboard.filtering import parsed
 from rankscope.tui.dashboard.ordering import ORDERS, following, ordered
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.line import line, text_of, width_of
+from rankscope.tui.dashboard.screens.offers import LOCKED, OVER
 from rankscope.tui.dashboard.typed import MOST, Typed
 from rankscope.tui.feed.client import Reply
 from rankscope.tui.feed.commander import Commander, Word, came_of

@@ -125,7 +125,7 @@ SCREEN_ACTIONS: tuple[Action, ...] = (
         "evidence",
         "What the verdict rests on, who it holds up, and the next step to take.",
         "screens",
-        footer=but("evidence", "help", "runs", "incidents"),
+        footer=but("evidence", "help", "runs", "incidents", "checkpoints"),
     ),
     Action(
         "open",

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import cast
@@ -15,7 +15,7 @@ from textual.filter import LineFilter
 from textual.screen import Screen as TextualScreen
 
 from rankscope.protocol.exits import Exit
-from rankscope.tui.dashboard.action import ScreenName
+from rankscope.tui.dashboard.action import Action, ScreenName
 from rankscope.tui.dashboard.actions import ACTIONS, actions
 from rankscope.tui.dashboard.control import over
 from rankscope.tui.dashboard.controlkeys import ControlKeys
@@ -27,7 +27,8 @@ from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.line import Line
 from rankscope.tui.dashboard.runkeys import RunKeys
 from rankscope.tui.dashboard.runwatch import RunWatch
-from rankscope.tui.dashboard.screens.base import Direction, Room, Screen
+from rankscope.tui.dashboard.screens.base import NO_FURTHER, Direction, Room, Screen
+from rankscope.tui.dashboard.screens.offers import idle
 from rankscope.tui.dashboard.source import FEED_ENDS_WITHIN_S, Choice, Source
 from rankscope.tui.dashboard.timekeys import TimeKeys
 from rankscope.tui.dashboard.toolkeys import ToolKeys
@@ -44,7 +45,7 @@ TICK_S = 0.5
 NOTICE_S = 20.0
 """What a key did is told for so long, or until the next key."""
 
-KEYS = {key: action.name for action in ACTIONS for key in action.keys}
+KEYS = {key: action for action in ACTIONS for key in action.keys}
 
 read_escape_at_once()
 
@@ -102,6 +103,8 @@ class Dashboard(TimeKeys, ControlKeys, ToolKeys, RunKeys, App[None], inherit_bin
         self._drawn_t_s = 0.0
         self.lines: Sequence[Line] = ()
         """What was drawn last."""
+        self._listed = 0
+        """How many lines the screen lists, the unseen ones among them."""
         self.crash: str | None = None
         """What to tell when the dashboard failed by its own fault."""
 
@@ -186,7 +189,9 @@ class Dashboard(TimeKeys, ControlKeys, ToolKeys, RunKeys, App[None], inherit_bin
         if room.width < 1 or room.height < 1:
             return
         self._drawn_t_s = room.now_t_s
-        lines = self._navigation.screen.layout(self._shown(), room).lines(room.height)
+        layout = self._navigation.screen.layout(self._shown(), room)
+        self._listed = layout.count
+        lines = layout.lines(room.height)
         if self._control.question:
             lines = over(lines, self._control.lines(self._picture, room.width), room.height)
         self.lines = lines
@@ -219,6 +224,7 @@ class Dashboard(TimeKeys, ControlKeys, ToolKeys, RunKeys, App[None], inherit_bin
             "commands unlocked" if self._control.unlocked and self._goes_on() else "",
             self._control.locked,
             self._control.may_unlock,
+            bool(self._control.question),
         )
 
     def _goes_on(self) -> bool:
@@ -256,13 +262,25 @@ class Dashboard(TimeKeys, ControlKeys, ToolKeys, RunKeys, App[None], inherit_bin
             if self._takes(event):
                 return
             if event.key in KEYS:
-                await self.run_action(KEYS[event.key])
+                await self._do(KEYS[event.key])
+                return
+            if event.is_printable:
+                self._moved(f"{event.character} means nothing here: ? lists the keys")
                 return
         if isinstance(event, Paste) and self._typed is not None and not event.is_forwarded:
             self._typed.paste(event.text)
             self._filter_changed(self._typed.text)
             return
         await super().on_event(event)
+
+    async def _do(self, action: Action) -> None:
+        """What the action does, or why it does nothing."""
+        screen, room = self._navigation.screen, self._room()
+        why = idle(action, screen, self._picture, room, self._listed)
+        if why:
+            self._moved(why)
+        else:
+            await self.run_action(action.name)
 
     def _takes(self, event: Key) -> bool:
         """Whether the key belongs to a question or to what is being typed."""
@@ -305,16 +323,19 @@ class Dashboard(TimeKeys, ControlKeys, ToolKeys, RunKeys, App[None], inherit_bin
         rank = self._navigation.screen.selected(self._picture)
         if rank is not None:
             self._navigation.open(rank)
-        self._moved("" if rank is not None else "no rank to open yet")
+        self._moved()
 
     def action_move(self, direction: str) -> None:
         screen = self._navigation.screen
+        before = self.lines[1:]  # the first line has an age in it
         screen.move(cast(Direction, direction), self._picture, self._room())
         self._moved()
+        if self.lines[1:] == before:
+            self._moved(NO_FURTHER[cast(Direction, direction)])
 
     def action_trouble(self) -> None:
-        found = self._navigation.trouble(self._picture)
-        self._moved("" if found else "no rank is in trouble")
+        self._navigation.trouble(self._picture)
+        self._moved()
 
     def action_redraw(self) -> None:
         self.refresh(repaint=True)
@@ -342,11 +363,5 @@ class Dashboard(TimeKeys, ControlKeys, ToolKeys, RunKeys, App[None], inherit_bin
         for action in actions(self._picture.ends_run):
             if action.palette:
                 yield SystemCommand(
-                    f"{action.label} ({action.key_text})", action.help, self._runner(action.name)
+                    f"{action.label} ({action.key_text})", action.help, partial(self._do, action)
                 )
-
-    def _runner(self, name: str) -> Callable[[], Awaitable[None]]:
-        async def run() -> None:
-            await self.run_action(name)
-
-        return run

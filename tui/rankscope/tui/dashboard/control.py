@@ -6,16 +6,13 @@ Nothing is sent from here; the app does that when :meth:`Control.answer` says so
 from rankscope.protocol.shapes import CheckpointsView
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.line import BLANK, Line, Span, fit, line, wrap
+from rankscope.tui.dashboard.screens.offers import LOCKED, no_command
 from rankscope.tui.feed.commander import Word
 from rankscope.tui.words.checkpoints import why_not
 from rankscope.tui.words.commands import QUESTIONS, consequences
 from rankscope.tui.words.marks import safe
 
 YES, NO = ("y",), ("n", "escape", "q")
-LOCKED = "commands are locked: u unlocks them"
-STANDS_STILL = "this is not live: End goes back to the run as it is"
-PAST = "you look at the past: End goes back to live"
-OVER = "the run is over: there is nothing to command"
 
 
 class Control:
@@ -59,13 +56,7 @@ class Control:
         return refused
 
     def _refused(self, picture: Picture) -> str:
-        if not self._allowed:
-            return self._why_not
-        if picture.stands_still:
-            return STANDS_STILL
-        if picture.snapshot.past is not None:
-            return PAST
-        return OVER if picture.ended else ""
+        return no_command(picture, self._allowed, self._why_not)
 
     def answer(self, key: str) -> str | None:
         """Take the key that answers. The command to give; empty: none; None: it is no answer."""

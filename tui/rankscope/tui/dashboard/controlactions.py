@@ -9,7 +9,7 @@ CONTROL_ACTIONS: tuple[Action, ...] = (
         "unlock",
         "Allow commands on the run, or forbid them again.",
         "control",
-        footer=("checkpoints",),
+        footer=("checkpoints", "overview"),
     ),
     Action(
         "command('checkpoint')",
@@ -33,6 +33,7 @@ CONTROL_ACTIONS: tuple[Action, ...] = (
         "pause",
         "All ranks wait at the same step.",
         "control",
+        footer=("checkpoints", "overview"),
     ),
     Action(
         "command('resume')",
@@ -40,13 +41,15 @@ CONTROL_ACTIONS: tuple[Action, ...] = (
         "resume",
         "Paused ranks go on.",
         "control",
+        footer=("checkpoints", "overview"),
     ),
     Action(
         "command('stop')",
         ("S",),
-        "stop the run",
+        "stop",
         "All ranks stop at the same step, without saving.",
         "control",
+        footer=("checkpoints",),
     ),
     Action(
         "command('cancel')",

@@ -40,4 +40,4 @@ class EscapeParser(_xterm_parser.XTermParser):
 
 def install() -> None:
     """Have Textual's driver read keys this way."""
-    linux_driver.XTermParser = EscapeParser  # type: ignore[misc]
+    linux_driver.XTermParser = EscapeParser  # type: ignore[attr-defined]

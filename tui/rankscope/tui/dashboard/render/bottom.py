@@ -65,7 +65,15 @@ def footer_line(actions: list[Action], width: int, position: str = "") -> Line:
     parts = [line(Span(action.key_text, "accent"), f" {action.label}") for action in actions]
     end = line(Span(position, "dim"), " ") if position else ()
     room = width - width_of(end) - 4
-    return spread(fit(line("  ", *first_that_fit(parts, room, "   ")), width), end, width)
+    gap = "   "
+    if 0 < sum(map(width_of, parts)) + 3 * (len(parts) - 1) - room <= len(parts) - 1:
+        gap = "  "  # with a little less between them all fit
+    return spread(fit(line("  ", *first_that_fit(parts, room, gap)), width), end, width)
+
+
+def question_line(width: int) -> Line:
+    """What a question takes, in place of the keys."""
+    return fit(line("  ", Span("y", "accent"), " yes   ", Span("n Esc", "accent"), " no"), width)
 
 
 def prompt_line(typed: str, width: int, position: str = "") -> Line:

@@ -17,6 +17,7 @@ from rankscope.tui.dashboard.render.line import (
     right,
     wrap,
 )
+from rankscope.tui.dashboard.screens.offers import LOCKED, no_command
 from rankscope.tui.words import checkpoints as words
 from rankscope.tui.words import numbers
 from rankscope.tui.words.marks import safe
@@ -46,10 +47,12 @@ def checkpoint_lines(
         for one in view.outcomes[:SHOWN_OUTCOMES]
     ]
     if not view.outcomes:
-        lines.append(line("   ", Span("no save so far", "dim")))
-    lines += [BLANK, _commands_title(picture, locked, width)]
-    for action in CONTROL_ACTIONS:
-        lines += _command_lines(action, view, picture, width, locked)
+        text = "there was none" if picture.ended else "no save so far"
+        lines.append(line("   ", Span(text, "dim")))
+    none = _no_command(picture, locked)
+    lines += [BLANK, _commands_title(none or locked, width)]
+    for action in () if none else CONTROL_ACTIONS:
+        lines += _command_lines(action, view, width, locked)
     if view.commands:
         lines += [BLANK, _title("what came of commands")]
     for one in view.commands[:SHOWN_OUTCOMES]:
@@ -67,9 +70,14 @@ def _title(text: str) -> Line:
     return line("  ", Span(text, "accent"))
 
 
-def _commands_title(picture: Picture, locked: str, width: int) -> Line:
-    """Whether any could be given from here."""
-    if not locked or picture.ended:
+def _no_command(picture: Picture, locked: str) -> str:
+    """Why no command at all can be given from here; empty when one can, if only after ``u``."""
+    return no_command(picture, allowed=locked in ("", LOCKED), why_not=locked)
+
+
+def _commands_title(locked: str, width: int) -> Line:
+    """Whether any can be given from here."""
+    if not locked:
         return _title("commands")
     why = clip(safe(locked.removeprefix("commands are ")), max(0, width - 14))
     return (*_title("commands"), Span("   "), Span(why, "warn"))
@@ -79,6 +87,8 @@ def _newest(view: CheckpointsView, picture: Picture, width: int) -> list[Line]:
     saved: Checkpoint | None = view.last
     if saved is None:
         text = "none yet: what the run has done so far would be lost with it"
+        if picture.ended:
+            text = "none was saved: what the run had done is lost"
         return paragraph(Span("checkpoint", "dim"), HEAD, text, width)
     made = next((one for one in view.outcomes if one.ok and one.step == saved.step), None)
     state = "verified" if saved.verified else "not verified"
@@ -110,7 +120,8 @@ def _in_work(view: CheckpointsView, picture: Picture, width: int) -> list[Line]:
     if view.command is not None and not text:
         text = f"{view.command.command} asked for by {safe(view.command.author)}"
     if not text:
-        return paragraph(Span("in work", "dim"), HEAD, "nothing", width, style="dim")
+        said = paragraph(Span("in work", "dim"), HEAD, "nothing", width, style="dim")
+        return [] if picture.ended else said
     return paragraph(Span("in work", "dim"), HEAD, safe(text), width, style="warn", max_lines=3)
 
 
@@ -168,14 +179,10 @@ def _outcome_line(one: SaveOutcome, ago: str, width: int) -> Line:
     return fit(line(Span(start, style), text, Span(rest, "dim" if one.ok else "")), width)
 
 
-def _command_lines(
-    action: Action, view: CheckpointsView, picture: Picture, width: int, locked: str
-) -> list[Line]:
+def _command_lines(action: Action, view: CheckpointsView, width: int, locked: str) -> list[Line]:
     """One command: its key, and whether it would be accepted now; a reason is told in full."""
     name = words.command_of(action.name)
-    why = words.why_not(name, view, picture.readonly)
-    if not name and picture.ended:
-        why = "the run is over"
+    why = words.why_not(name, view, readonly=False)
     state = f"not now: {safe(why)}" if why else action.help
     quiet = bool(why or (name and locked))
     head = f"   {right(action.key_text, 2)}  {left(action.label, 14)}  "

@@ -8,15 +8,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from rankscope.tui.dashboard.action import Action, ScreenName
-from rankscope.tui.dashboard.actions import footer_actions
+from rankscope.protocol.shapes import VIEWS
+from rankscope.tui.dashboard.action import ScreenName
 from rankscope.tui.dashboard.filtering import Filter, parsed
 from rankscope.tui.dashboard.picture import Picture
-from rankscope.tui.dashboard.render.bottom import footer_line, prompt_line
+from rankscope.tui.dashboard.render.bottom import footer_line, prompt_line, question_line
 from rankscope.tui.dashboard.render.line import Line, Span, fit, line, text_of, width_of, wrap
 from rankscope.tui.dashboard.render.timeline import rule_or_timeline
 from rankscope.tui.dashboard.render.title import control_lines, title_line
 from rankscope.tui.dashboard.render.verdict import verdict_lines
+from rankscope.tui.dashboard.screens.offers import LOCKED, offered
 from rankscope.tui.feed.poller import Wanted
 from rankscope.tui.words import numbers
 
@@ -36,6 +37,18 @@ DIRECTIONS: tuple[Direction, ...] = (
     "last",
 )
 
+NO_FURTHER: dict[Direction, str] = {
+    "down": "nothing further down",
+    "up": "nothing further up",
+    "left": "nothing to the left here",
+    "right": "nothing to the right here",
+    "page_down": "this is the last page",
+    "page_up": "this is the first page",
+    "first": "this is the first line",
+    "last": "this is the last line",
+}
+"""What is said when a key moved nothing."""
+
 
 @dataclass(frozen=True)
 class Room:
@@ -50,10 +63,12 @@ class Room:
     """What is being typed, in place of the footer; None when nothing is."""
     rights: str = ""
     """That commands may be given, while they may."""
-    locked: str = ""
+    locked: str = LOCKED
     """Why commands are not possible from here, or not yet; empty while they are unlocked."""
     may_unlock: bool = True
     """Whether that can be changed from here."""
+    question: bool = False
+    """Whether something is being asked: then no other key does anything."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +103,8 @@ class Screen:
     name: ScreenName
     filterable: bool = True
     """Whether ``/`` means something here."""
+    why_nothing_opens: str = ""
+    """What Enter says where nothing is selected; empty for the words of other screens."""
 
     def __init__(self) -> None:
         self.offset = 0
@@ -168,6 +185,9 @@ class Screen:
         ``show`` is a line that must be seen. ``filtered``: what the filter does not admit is left
         out already; else what it matches is marked. ``order``: by what the lines are sorted.
         """
+        if not count and self._is_asking(picture):
+            asking = line("  ", Span(f"asking the hub for {self.name} …", "dim"))
+            count, line_at = 1, lambda y: asking
         notice = room.notice
         long = room.prompt is None and 2 * width_of(notice) > room.width
         told = wrap(notice, room.width - 4, NOTICE_LINES) if long else []
@@ -188,25 +208,21 @@ class Screen:
             position = f"/{self.filter}  {position or numbers.plural(count, 'line')}"
             if not filtered:
                 line_at = marked(line_at, parsed(self.filter))
-        if room.prompt is None:
-            shown = [
-                each
-                for each in footer_actions(self.name, picture.ends_run)
-                if _of_use(each, picture, room)
-            ]
+        if room.question:
+            bottom[-1] = question_line(room.width)
+        elif room.prompt is None:
+            shown = offered(self, picture, room, count)
             bottom[-1] = footer_line(shown, room.width, position if long else notice or position)
         else:
             bottom[-1] = prompt_line(room.prompt, room.width, position)
         return Layout(head, count, line_at, bottom, room.width, self.offset)
 
-
-def _of_use(action: Action, picture: Picture, room: Room) -> bool:
-    """Whether a key does something here and now, as far as commands are concerned."""
-    if action.group != "control":
-        return True
-    if picture.ended or picture.stands_still or not room.may_unlock:
-        return False
-    return action.name != "unlock" or bool(room.locked)
+    def _is_asking(self, picture: Picture) -> bool:
+        """Whether the view that this screen draws has not come yet: a key is seen to be taken."""
+        wanted = self.view_wanted(picture)
+        if wanted is None or picture.status is None:
+            return False
+        return not isinstance(picture.snapshot.view, VIEWS[wanted.view])
 
 
 def marked(line_at: Callable[[int], Line], wanted: Filter) -> Callable[[int], Line]:

@@ -20,6 +20,7 @@ TALL = 36
 
 class IncidentsScreen(ListingScreen):
     name = "incidents"
+    why_nothing_opens = "no rank is to blame here, so none is opened: 2 lists them all"
 
     def __init__(self) -> None:
         super().__init__()
