@@ -28,6 +28,7 @@ from support.runs import (
 
 pytestmark = [
     pytest.mark.processes,
+    pytest.mark.timeout(600),  # TCP sends again the later, the longer the cable was out
     pytest.mark.skipif(bool(netns.missing()), reason=netns.missing() or "namespaces"),
 ]
 
@@ -113,7 +114,7 @@ def test_a_stop_a_cut_and_a_death_on_the_other_node_are_told(tmp_path: Path) -> 
         assert "node-b" in status["verdict"]["headline"]
         second.cable("up")
         step = status["step"]
-        run.wait_status(lambda s: not kinds(s) and s["step"] > step + 1, "it trains on")
+        run.wait_status(lambda s: not kinds(s) and s["step"] > step + 1, "it trains on", 240)
 
         os.kill(pid, signal.SIGKILL)
         run.process.wait(120)
