@@ -1,13 +1,20 @@
 """Options and fixtures of the whole suite."""
 
+import os
+import random
 import signal
+import sys
 
 import hypothesis
 import pytest
 
-# How long an example takes is the machine's affair, not the behaviour's.
+# How long an example takes is the machine's affair, not the behaviour's; and the suite tries the
+# same examples each time. With EXPLORE set it looks for others.
 hypothesis.settings.register_profile(
-    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "any machine",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    derandomize="EXPLORE" not in os.environ,
 )
 hypothesis.settings.load_profile("any machine")
 
@@ -21,6 +28,16 @@ for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--write-golden", action="store_true", help="write the golden documents anew")
+
+
+@pytest.fixture(autouse=True)
+def the_same_numbers() -> None:
+    """What is drawn in a test does not depend on the tests before it."""
+    random.seed(0)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(0)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
 
 
 @pytest.fixture
