@@ -33,16 +33,18 @@ class Ranks:
         port, size = str(free_port()), str(count)
         environ = environment(environ) | {"MASTER_PORT": port, "WORLD_SIZE": size}
         told = json.dumps({"dir": str(home / "saved"), "ranks": count, **options})
-        self.processes = [
-            subprocess.Popen(
-                [sys.executable, str(PROGRAM), told],
-                env=environ | {"RANK": str(rank)},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
+        self.processes: list[subprocess.Popen[str]] = []
+        for rank in range(count):
+            self.processes.append(
+                subprocess.Popen(
+                    [sys.executable, str(PROGRAM), told],
+                    env=environ | {"RANK": str(rank)},
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    process_group=self.processes[0].pid if self.processes else 0,
+                )
             )
-            for rank in range(count)
-        ]
 
     def line(self, rank: int = 0) -> str:
         out = self.processes[rank].stdout
@@ -90,8 +92,7 @@ def test_a_signal_to_all_ranks_saves_and_stops_all_after_one_step(
     """One request, without a hub; the handler that was there before is called as ever."""
     with running(environ, tmp_path, 2, handler=True) as ranks:
         assert [ranks.line(rank) for rank in range(2)] == ["trains", "trains"]
-        for process in ranks.processes:
-            process.send_signal(signal.SIGUSR1)
+        os.killpg(ranks.processes[0].pid, signal.SIGUSR1)  # all of them at once
         told = []
         for rank in range(2):
             code, out, err = ranks.ended(rank)
