@@ -45,7 +45,8 @@ class Observer:
     # What the entries touch lies together, and is found without a look into a large table.
     __slots__ = (
         *("on", "thread", "spent_s", "kernel_s", "noted", "loss", "gradnorm", "step", "cuda"),
-        *("_number", "microbatch", "more", "signs", "__dict__", "__weakref__"),
+        *("number", "microbatch", "backwards", "updated", "going_on", "more", "signs", "updates"),
+        *("__dict__", "__weakref__"),
     )
 
     def __init__(self) -> None:
@@ -55,8 +56,8 @@ class Observer:
         self.urgent: Callable[[], None] = _nobody
         """Wakes the sending thread; set by whoever runs it."""
         self.on = True
-        self.going_on: Callable[[int, int], None] | None = None
-        """Called as a forward (0) or backward (1) of the step of a ``number`` begins."""
+        self.going_on: Callable[[], None] | None = None
+        """Called as the first forward, or the first backward, of a step begins."""
         self.facts_changed = False
         self.spent_s = self.kernel_s = 0.0  # bookkeeping and norm kernels since the beginning
         self.reported: int | None = None  # id of the exception that was sent
@@ -64,7 +65,8 @@ class Observer:
         """Whether the first model is on a CUDA device: its numbers come late."""
         self.start_step = 0
         """The number of updates that were made before: a resumed run goes on counting."""
-        self._number = 0
+        self.number = 1
+        """The number of the note of the step in work, from 1: for values that come late."""
         self._models: list[weakref.ref[Any]] = []
         self._optimizers: list[weakref.ref[Any]] = []
         self.late = LateReader()
@@ -81,6 +83,10 @@ class Observer:
         self.signs = Signs(self._note_signs)
         self.microbatch = 0
         """Training forwards of the first model in the step in work."""
+        self.backwards = 0
+        """Outermost backwards that have ended in the step in work."""
+        self.updated = False
+        """Whether the first optimizer changed parameters in the step in work."""
         self.more: dict[str, Any] = {}
         """Further fields of the record of the step in work, such as ``local_norm``."""
 
@@ -224,7 +230,8 @@ class Observer:
                 raise
             self.fault(norm, error)
         self.signs.end_step()
-        number = self._number = self._number + 1
+        number = self.number
+        self.number = number + 1
         if self.cuda:
             late: dict[str, torch.Tensor] = {}
             given, outputs, backwards, grad_norm = self._set_aside(
@@ -235,22 +242,20 @@ class Observer:
         # The fields of a StepNote; made one only where it is read.
         note = number, given, outputs, backwards, grad_norm, sharded, tokens
         more = self.more
-        if self.microbatch and self.updates.watched and "updated" not in more:
-            more["updated"] = False
+        if self.updated:
+            self.updated = False
+            more["updated"] = True
+        elif self.microbatch and self.updates.watched and self.updates.on:
+            more.setdefault("updated", False)
         if more:
             self.more = {}
-        self.microbatch = 0
+        self.microbatch = self.backwards = 0
         self.noted.append((code, now, (*note, self.spent_s, self.kernel_s, more or None)))
 
     def _note_signs(self, signs: Any, looked: Any) -> None:
-        event = events.SIGNS, time.monotonic(), self._number + 1, signs, looked
+        event = events.SIGNS, time.monotonic(), self.number, signs, looked
         self.noted.append(event)
         self.urgent()
-
-    @property
-    def number(self) -> int:
-        """The number of the note of the step in work, from 1: for values that come late."""
-        return self._number + 1
 
     def _set_aside(
         self, late: dict[str, torch.Tensor], given: Any, outputs: Any, backwards: Any, norm: Any

@@ -66,6 +66,29 @@ def test_the_newest_calls_are_read_in_their_order(box: BlackBox) -> None:
     )
 
 
+def test_going_on_is_counted_after_each_call(box: BlackBox) -> None:
+    """From the first call on, in the memory that the next ones are in, however often."""
+    box.went_on()
+    for seq in range(1, SLOTS + 10):
+        box.write(1, seq, encoded(what()))
+        for _ in range(seq % 3):
+            box.went_on()
+    raw = contents(box)
+    calls = [(call.seq, call.what.name) for call in blackbox.read(raw)]
+    went_on = (0, blackbox.WENT_ON.name)
+    assert calls == [
+        one
+        for seq in range(10, SLOTS + 10)
+        for one in ((seq, "gloo:all_reduce"), *[went_on] * (seq % 3))
+    ]
+    for _ in range(1000):
+        box.went_on()
+    assert [call.seq for call in blackbox.read(contents(box)) if call.seq] == [
+        *range(10, SLOTS + 10)
+    ]
+    assert sum(one != other for one, other in zip(contents(box), raw, strict=True)) == 1
+
+
 def test_long_names_are_cut_and_damage_is_left_out(box: BlackBox) -> None:
     """No text and no torn slot keeps the others from being read."""
     box.write(1, 1, encoded(what(source="ä" * 500, group="g" * 300)))
@@ -268,6 +291,7 @@ def test_a_box_that_fails_switches_off_no_other_probe(issued: Issued) -> None:
     observer.watch(model, None)
     assert issued.box is not None
     whole, issued.box = issued.box, BlackBox()
+    issued.box.write(1, 1, encoded(what()))
     issued.box.close()
     try:
         model(four()).backward()

@@ -6,12 +6,13 @@ it. So each call is written, before it is made, into a few pages of memory that 
 the rank has ended or does not answer. Writing is a copy of some hundred bytes; no disk is involved
 and nothing can block.
 
-Among the calls are notes that the rank went on to a step's first forward, and to its first
-backward: so one that leaves out a call is seen to have gone past it. After the slots comes one byte
-more: 1 when the observation ended in order, for the goodbye may not get out in time.
+With each call it is counted how often the rank went on after it, to a step's first forward and to
+its first backward: so one that leaves out a call is seen to have gone past it. After the slots
+comes one byte more: 1 when the observation ended in order, for the goodbye may not get out in time.
 
-A slot is ``<number><Unix time in ns><sequence number of the group><length><MessagePack>``; the
-number (calls are counted from 1) is written last, and is 0 while the rest is being written.
+A slot is ``<number><Unix time in ns><sequence number of the group><length><went on><MessagePack>``;
+the number (calls are counted from 1) is written last, and is 0 while the rest is being written. How
+often the rank went on is one byte, and is written anew each time, as that comes twice a step.
 """
 
 import contextlib
@@ -32,8 +33,10 @@ SLOT_BYTES = 256
 CALLS_BYTES = SLOTS * SLOT_BYTES
 SIZE_BYTES = CALLS_BYTES + 8
 _NUMBER = struct.Struct("<Q")
-_REST = struct.Struct("<qqH")
+_REST = struct.Struct("<qqHB")
 _HEAD_BYTES = _NUMBER.size + _REST.size
+_WENT_ON_AT = _HEAD_BYTES - 1
+_MOST_WENT_ON = 255
 _ROOM = SLOT_BYTES - _HEAD_BYTES
 
 
@@ -79,6 +82,8 @@ class BlackBox:
             os.close(self.descriptor)
             raise
         self._count = 0
+        self._went_on = _MOST_WENT_ON  # after the newest call; there is none yet
+        self._went_on_at = 0
 
     def write(self, unix_ns: int, seq: int, body: bytes) -> None:
         """``body`` is what :func:`encoded` made."""
@@ -86,9 +91,19 @@ class BlackBox:
         at = self._count % SLOTS * SLOT_BYTES
         self._count = count = self._count + 1
         _NUMBER.pack_into(memory, at, 0)
-        _REST.pack_into(memory, at + 8, unix_ns, seq, len(body))
+        _REST.pack_into(memory, at + 8, unix_ns, seq, len(body), 0)
         memory[at + _HEAD_BYTES : at + _HEAD_BYTES + len(body)] = body
         _NUMBER.pack_into(memory, at, count)
+        self._went_on, self._went_on_at = 0, at + _WENT_ON_AT
+
+    def went_on(self) -> None:
+        """The rank has come to the first forward, or the first backward, of a step.
+
+        Noted after the newest call, where there is one; one byte, for it comes between two kernels.
+        """
+        count = self._went_on + 1
+        if count <= _MOST_WENT_ON:
+            self._went_on = self._memory[self._went_on_at] = count
 
     def finish(self, ended: bool = True) -> None:
         """The observation ends in order; or it did, and the process is observed anew."""
@@ -125,17 +140,21 @@ _decoder = msgspec.msgpack.Decoder(tuple[str, str, str, str, str])
 def read(raw: bytes) -> list[Call]:
     """The calls in the memory of a rank and where it ``WENT_ON``, oldest first; what is torn or
     damaged is left out."""
-    found: list[tuple[int, Call]] = []
+    found: list[tuple[int, int, Call]] = []
     for at in range(0, min(len(raw), CALLS_BYTES) - SLOT_BYTES + 1, SLOT_BYTES):
         (number,) = _NUMBER.unpack_from(raw, at)
-        unix_ns, seq, length = _REST.unpack_from(raw, at + 8)
+        unix_ns, seq, length, went_on = _REST.unpack_from(raw, at + 8)
         if not number or length > _ROOM:
             continue
         with contextlib.suppress(msgspec.DecodeError):
             body = raw[at + _HEAD_BYTES : at + _HEAD_BYTES + length]
-            found.append((number, Call(unix_ns, seq, Written(*_decoder.decode(body)))))
+            found.append((number, went_on, Call(unix_ns, seq, Written(*_decoder.decode(body)))))
     found.sort()
-    return [call for _, call in found]
+    return [
+        one
+        for _, went_on, call in found
+        for one in (call, *[Call(call.unix_ns, 0, WENT_ON)] * went_on)
+    ]
 
 
 def finished(raw: bytes) -> bool:

@@ -19,8 +19,6 @@ class Backward(Probe):
         self._wrapper: Any = None
         self._original: Any = None
         self._depth = 0
-        self.count = 0
-        """Backwards that have ended."""
         self._note = observer.noted.append
 
     def install(self) -> None:
@@ -59,12 +57,16 @@ class Backward(Probe):
         self._wrapper = self._original = None
 
     def on_begin(self, now: float, tensors: Any, args: Any, kwargs: Any) -> None:
-        self._depth += 1
+        depth, self._depth = self._depth, self._depth + 1
         self._note((events.BEGIN_BACKWARD, now))
-        if self._depth == 1 and self.observer.going_on is not None:
-            self.observer.going_on(self.observer.number, 1)
+        observer = self.observer
+        if not depth and not observer.backwards and observer.going_on is not None:
+            observer.going_on()
 
     def on_end(self, now: float, tensors: Any, args: Any, kwargs: Any) -> None:
-        self._depth = max(0, self._depth - 1)
-        self.count += 1
+        if self._depth > 1:
+            self._depth -= 1
+        else:
+            self._depth = 0
+            self.observer.backwards += 1
         self._note((events.END_BACKWARD, now))

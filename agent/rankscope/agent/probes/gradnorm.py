@@ -76,8 +76,8 @@ class GradNormProbe(Probe):
 
     def on_step(self, now: float, optimizer: Any, args: Any, kwargs: Any) -> None:
         """The optimizer is about to use its gradients."""
-        self._steps += 1
-        if self.found is not None or not self._pace.due(self._steps) or recorded():
+        steps = self._steps = self._steps + 1
+        if steps % self._pace.every or self.found is not None or recorded():
             return
         self.found = local_norm(
             parameter.grad
@@ -87,7 +87,7 @@ class GradNormProbe(Probe):
         )
         cost_s = time.monotonic() - now
         self.observer.kernel_s += cost_s
-        self._pace.took(self._steps, now, cost_s)
+        self._pace.took(steps, now, cost_s)
 
     def take(self) -> GradNorm | None:
         """The step's norm, and a clean slate."""

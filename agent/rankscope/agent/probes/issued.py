@@ -34,8 +34,6 @@ MAX_KNOWN = 1024
 
 _OURS, _TORCHS, _PACKAGES, _USERS = range(4)
 
-_WENT_ON = blackbox.encoded(blackbox.WENT_ON)
-
 _Known = tuple[str, bytes]
 """Where a call is made, and what is written of it."""
 
@@ -53,8 +51,6 @@ class Issued(Probe):
         """Pairs of a function of torch.distributed and what of torch's calls it, two frames up."""
         self._known: dict[Any, _Known] = {}
         self._placed: list[tuple[Any, str, Any, Any]] = []
-        self._marked = [-1, -1]
-        """The steps in which it was noted last that a forward, and a backward, begins."""
         self._lingers = False
         self._pid = os.getpid()
 
@@ -77,7 +73,8 @@ class Issued(Probe):
         for method in signature.METHODS:
             if hasattr(ProcessGroup, method):
                 self._place(ProcessGroup, method, functools.partial(self._noted, method, called))
-        self.observer.going_on = self._going_on
+        if self.box is not None:
+            self.observer.going_on = self._going_on
         self._place(Work, "wait", lambda it: _timed(it, self.observer))
 
     def _place(self, owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
@@ -111,12 +108,11 @@ class Issued(Probe):
             _lingering.remove(self)
         self.uninstall()
 
-    def _going_on(self, number: int, phase: int) -> None:
-        """The training thread begins a forward (0) or a backward (1) of a step, by its number."""
-        if self.on and self._marked[phase] != number and self._calls and self.box is not None:
-            self._marked[phase] = number
+    def _going_on(self) -> None:
+        """The training thread begins the first forward, or the first backward, of a step."""
+        if self.on and self.box is not None:
             try:
-                self.box.write(time.time_ns(), 0, _WENT_ON)
+                self.box.went_on()
             except Exception as error:
                 if switch.is_users(error):
                     raise

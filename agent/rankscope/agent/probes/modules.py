@@ -38,7 +38,7 @@ class Modules(Probe):
         self._note((events.BEGIN_FORWARD, now, trains))
         if trains:
             if not observer.microbatch and observer.going_on is not None:
-                observer.going_on(observer.number, 0)
+                observer.going_on()
             observer.microbatch += 1
 
     def on_begin_further(self, now: float, module: Any, args: Any, kwargs: Any) -> None:

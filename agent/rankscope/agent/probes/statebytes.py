@@ -11,7 +11,7 @@ import torch
 
 from rankscope.agent.probes.base import Probe
 
-RARELY = 16
+FIRST, RARELY = 2, 16
 """Counted at update 2, and at 16, 256, 4096, …"""
 
 MOMENTS = {
@@ -47,14 +47,16 @@ class StateBytes(Probe):
         self.bytes: int | None = None
         """Parameters, gradients and optimizer state that this rank holds."""
         self._updates = 0
+        self._due = FIRST
         self._facts: dict[str, str] = {}
         observer.update_ends.append((self, self.on_update))
 
     def on_update(self, now: float, optimizer: Any, args: Any, kwargs: Any) -> None:
         """The first optimizer has made its step; gradients are still there."""
-        self._updates += 1
-        if not due(self._updates):
+        updates = self._updates = self._updates + 1
+        if updates < self._due:
             return
+        self._due = RARELY if updates < RARELY else updates * RARELY
         models, optimizers = self.observer.watched()
         parameters = held(models, optimizers)
         self.bytes = state_bytes(parameters, optimizers)
@@ -65,14 +67,6 @@ class StateBytes(Probe):
 
     def facts(self) -> dict[str, str]:
         return dict(self._facts)
-
-
-def due(update: int) -> bool:
-    """2, 16, 256, 4096, …"""
-    power = RARELY
-    while power < update:
-        power *= RARELY
-    return update in (2, power)
 
 
 def held(models: Iterable[Any], optimizers: Iterable[Any]) -> list[Any]:

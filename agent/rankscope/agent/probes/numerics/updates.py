@@ -24,8 +24,10 @@ class Updates(Probe):
     """Of the first optimizer.
 
     A loop that calls ``end_step`` says itself where a step ends. In one that does not, an update
-    that was left out shows at the next forward: gradients were computed and are gone. Two models
-    that train in turn look like that at every turn, so that is not believed.
+    that was left out shows at the next forward: gradients were computed and are gone, all of them.
+    Two models that train in turn look like that at every turn, so that is not believed.
+
+    Nothing is asked of a gradient at an update itself, where a look costs most and says least.
     """
 
     name: ClassVar[str] = "updates"
@@ -35,49 +37,51 @@ class Updates(Probe):
         super().__init__(observer)
         self.watched = False
         """Whether there is an optimizer, whose updates are seen."""
-        self._graded: Any = None  # a parameter that had a gradient at the last update
-        self._backwards = 0  # at the end of the last step
-        self._updates = 0
+        self._optimizer: Any = None  # weak, as is the next one
+        self._graded: Any = None  # a parameter that had a gradient when one was looked for
+        self._updates = self._seen = 0  # in all, and up to the last end without one
         self._recent: deque[bool] = deque(maxlen=RECENT)
         observer.update_ends.append((self, self.on_updated))
 
     def watch_optimizer(self, optimizer: Any, *, first: bool) -> None:
         self.watched = True
+        if first:
+            self._optimizer = weakref.ref(optimizer)
 
     def uninstall(self) -> None:
-        self._graded = None
+        self._optimizer = self._graded = None
+        self.observer.backwards = 0  # what comes meanwhile is not seen
 
     def on_further_forward(self, now: float) -> None:
         """A training forward of the first model begins, and is not the step's first."""
-        if not self.watched or self._graded is None or self.observer.step.called:
+        if not self._updates or not self.observer.backwards or self.observer.step.called:
             return
-        graded = self._graded()
-        if graded is not None and graded.grad is None and self._trained():
-            self._missed(now)
-
-    def _trained(self) -> bool:
-        """Whether there was a backward since the last step ended."""
-        count: int = self.observer.backward.count
-        return count > self._backwards
+        graded = None if self._graded is None else self._graded()
+        if graded is None or graded.grad is None:
+            optimizer = None if self._optimizer is None else self._optimizer()
+            if optimizer is None:
+                return
+            graded = with_gradient(optimizer)
+            self._graded = None if graded is None else weakref.ref(graded)
+            if graded is None:
+                self._missed(now)
 
     def _missed(self, now: float) -> None:
         """Gradients were computed since the last update, and are gone without another."""
         observer = self.observer
-        self._backwards = observer.backward.count
+        observer.backwards = 0
+        self._recent.extend([True] * min(RECENT, self._updates - self._seen))
+        self._seen = self._updates
         self._recent.append(False)
         if self._updates >= SURE_AFTER and turns(self._recent) <= MAX_TURNS:
             observer.note_step(events.STEPPED, now)
 
     def on_updated(self, now: float, optimizer: Any, args: Any, kwargs: Any) -> None:
-        observer = self.observer
-        observer.more["updated"] = took_effect(optimizer)
         self._updates += 1
-        self._recent.append(True)
-        self._backwards = observer.backward.count
-        graded = None if self._graded is None else self._graded()
-        if graded is None or graded.grad is None:
-            graded = with_gradient(optimizer)
-            self._graded = None if graded is None else weakref.ref(graded)
+        if "found_inf" in optimizer.__dict__:
+            self.observer.more["updated"] = took_effect(optimizer)
+        else:
+            self.observer.updated = True
 
 
 def turns(recent: Iterable[bool]) -> int:
