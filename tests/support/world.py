@@ -65,6 +65,8 @@ class World:
         self.now_s = START_S
         self.size = ranks
         self.attempt = 0
+        self.counts: dict[str, int] = {}
+        """By host what its launcher calls the attempt, where that is another number."""
         per_node = per_node or ranks
         self.ranks = {
             rank: SimRank(rank, f"node-{rank // per_node}", rank % per_node)
@@ -90,6 +92,10 @@ class World:
     def state(self) -> RunState:
         return self.core.state
 
+    def count(self, host: str) -> int:
+        """The attempt as the launcher on ``host`` counts it."""
+        return self.counts.get(host, self.attempt)
+
     # --- the wire -----------------------------------------------------------------------------
 
     def send(self, message: m.Message, peer: str = "a") -> None:
@@ -101,7 +107,7 @@ class World:
         sim.seq += 1
         if not sim.mute:
             built = message(
-                attempt=self.attempt,
+                attempt=self.count(sim.host),
                 rank=rank,
                 seq=sim.seq,
                 t_s=self.now_s + sim.clock_s,
@@ -164,7 +170,7 @@ class World:
             m.NodeReport,
             processes=tuple(
                 m.ProcessSample(
-                    self.attempt,
+                    self.count(host),
                     sim.rank,
                     sim.pid,
                     sim.state,
@@ -224,7 +230,7 @@ class World:
         sim = self.ranks[rank]
         sim.over, sim.state = True, "ended"
         fields = {
-            "attempt": self.attempt,
+            "attempt": self.count(sim.host),
             "rank": rank,
             "pid": sim.pid,
             "exit_code": code,
@@ -293,7 +299,12 @@ class World:
     def new_attempt(self) -> Self:
         """The launcher starts all ranks again."""
         self.attempt += 1
-        for sim in self.ranks.values():
+        return self.new_lives(*self.ranks)
+
+    def new_lives(self, *ranks: int) -> Self:
+        """New processes have these ranks, and say hello in this order."""
+        for rank in ranks:
+            sim = self.ranks[rank]
             fresh = SimRank(sim.rank, sim.host, sim.local_rank)
             fresh.pid = sim.pid + 100
             fresh.clock_s = sim.clock_s

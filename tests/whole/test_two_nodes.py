@@ -8,9 +8,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,17 +54,37 @@ class RunOnNode(Run):
         )
 
 
+def static(first: netns.Node, node: netns.Node) -> list[str]:
+    """torchrun's arguments for nodes that know their places."""
+    rank = int(node is not first)
+    return [f"--node-rank={rank}", f"--master-addr={first.address}", f"--master-port={PORT}"]
+
+
+def elastic(first: netns.Node, node: netns.Node) -> list[str]:
+    """For nodes that find their places, again after each failure; the node of rank 0 may vary."""
+    return [
+        *("--rdzv-backend=c10d", f"--rdzv-endpoint={first.address}:{PORT}", "--rdzv-id=run"),
+        *(f"--rdzv-conf=is_host={int(node is first)}", f"--local-addr={node.address}"),
+        "--max-restarts=3",
+    ]
+
+
 @contextlib.contextmanager
-def run_on_both(folder: Path, first: netns.Node, second: netns.Node) -> Iterator[RunOnNode]:
+def run_on_both(
+    folder: Path,
+    first: netns.Node,
+    second: netns.Node,
+    launch: Callable[[netns.Node, netns.Node], list[str]] = static,
+) -> Iterator[RunOnNode]:
     """One rank a node, for ever; each node has a home and a temporary folder of its own."""
     runs = []
-    for rank, node in enumerate((first, second)):
+    for node in (first, second):
         home, temporary = folder / f"home-{node.letter}", folder / f"tmp-{node.letter}"
         temporary.mkdir()
         trainer = ["-m", "rankscope.trainers.ddp", "--steps", "1000000", "--layers", "1"]
         words = [
-            *(sys.executable, "-m", "torch.distributed.run", "--nnodes=2", f"--node-rank={rank}"),
-            *("--nproc-per-node=1", f"--master-addr={first.address}", f"--master-port={PORT}"),
+            *(sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"),
+            *launch(first, node),
             *trainer,
         ]
         if node is first:
@@ -122,3 +143,25 @@ def test_a_stop_a_cut_and_a_death_on_the_other_node_are_told(tmp_path: Path) -> 
         assert (verdict["kind"], verdict["ranks"], verdict["victims"]) == ("rank-dead", [1], [0])
         assert "SIGKILL" in verdict["headline"]
         wait_until(lambda: not belonging_to(tmp_path / "home-b"), "nothing is left on node-b")
+
+
+def test_ranks_are_followed_over_a_restart_that_only_one_node_counts(tmp_path: Path) -> None:
+    """Each launcher counts the failures of its own ranks; all are started anew, and all heard."""
+    with (
+        netns.two_nodes() as (first, second),
+        run_on_both(tmp_path, first, second, elastic) as run,
+    ):
+        before: set[int] = set()
+
+        def trains(status: dict[str, Any]) -> bool:
+            rows = status["ranks"]
+            return len(rows) == 2 and all(
+                row["pid"] not in before and row["link"] == "up" and row["step"] >= 2
+                for row in rows
+            )
+
+        status = run.wait_status(trains, "both ranks train", 180.0)
+        before.update(row["pid"] for row in status["ranks"])
+        os.kill(status["ranks"][1]["pid"], signal.SIGKILL)
+        status = run.wait_status(trains, "both ranks train again", 180.0)
+        assert kinds(status) == []

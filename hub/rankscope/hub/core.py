@@ -124,6 +124,8 @@ class Core:
         if isinstance(message, m.Ping):
             self._pong(peer, message, now_s)
             return
+        if isinstance(message, m.FromRank):
+            message = self.state.lives.own(self.state, message)
         if isinstance(message, m.FromRank) and self._rivals.speaks(
             peer, message, self.state.attempt
         ):
@@ -145,7 +147,7 @@ class Core:
             self._rivals.hello(peer, message, self.state)
         if isinstance(message, m.FromRank):
             self._speakers[message.rank] = peer
-            if not self.state.knows_rank(message.rank) and message.attempt >= self.state.attempt:
+            if not self.state.knows_rank(message.rank):
                 self._ask_who(peer, message.rank, now_s)
         elif isinstance(message, m.FromNode):
             self._sentinels[message.node] = peer

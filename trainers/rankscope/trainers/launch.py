@@ -22,9 +22,13 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.rendezvous import rendezvous
 
 from rankscope.protocol.exits import UserError
+from rankscope.trainers import lives
 
 REFUSAL_GRACE_S = 30.0
 """Longest that a silent rank waits for the one that says what is wrong."""
+
+COME_S = 300.0
+"""Longest that the ranks of other nodes are waited for, as torch waits for a store."""
 
 
 @dataclass(frozen=True)
@@ -100,17 +104,27 @@ def everyone(place: Place) -> Ranks:
     return Ranks(place.rank, place.world_size, group)
 
 
-def store_of_attempt() -> PrefixStore | None:
-    """The launcher's store, below a prefix for each restart; None where torch is to make it.
+def store_of_life(place: Place) -> PrefixStore | None:
+    """The launcher's store, below a prefix for each life of the ranks; None where torch makes one.
 
     torchrun's own store outlives the ranks, with the addresses of those before in it: a restarted
-    rank would try to connect to what is gone.
+    rank would try to connect to what is gone. On one node its count of restarts tells the lives
+    apart. Raises :class:`UserError` when the ranks of other nodes do not come.
     """
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return None
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    if attempt == "0" or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+    one_node = place.local_world_size == place.world_size
+    if one_node and attempt == "0":
         return None
     store, _, _ = next(rendezvous("env://"))
-    return PrefixStore(f"attempt-{attempt}", store)
+    if one_node:
+        return PrefixStore(f"attempt-{attempt}", store)
+    try:
+        life = lives.agree(store, place.rank, place.world_size, COME_S)
+    except TimeoutError as error:
+        raise UserError(f"{error}; see whether all nodes have started their ranks") from None
+    return PrefixStore(f"life-{life}", store)
 
 
 @contextmanager
@@ -134,7 +148,7 @@ def process_group(place: Place, device: torch.device, when_alone: bool) -> Itera
         "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
         rank=place.rank,
         world_size=place.world_size,
-        store=store_of_attempt() if place.launched else HashStore(),
+        store=store_of_life(place) if place.launched else HashStore(),
         device_id=device if on_gpu else None,
     )
     try:

@@ -72,7 +72,7 @@ def node_report(
     ranks = state.ranks
     for sample in report.processes:
         rank = sample.rank
-        if sample.attempt != state.attempt or rank >= ranks.size:
+        if rank >= ranks.size or not state.lives.is_of(state, sentinel.host, sample):
             continue
         pid = ranks.pid.item(rank)
         if 0 <= pid != sample.pid:
@@ -92,7 +92,7 @@ def process_ended(
 ) -> None:
     at_s = state.node_clocks.place(sentinel.index, end.event_t_s, received_s)
     rank = end.rank
-    if end.attempt < state.attempt:
+    if end.attempt < state.attempt and not state.lives.is_of(state, sentinel.host, end):
         _late_end(state, end, sentinel, at_s)
         return
     if end.attempt > state.attempt:
@@ -134,7 +134,7 @@ def foreign_stacks(
     state: "RunState", stacks: m.ForeignStacks, sentinel: Sentinel, received_s: float
 ) -> None:
     rank = stacks.rank
-    if stacks.attempt != state.attempt or rank >= state.ranks.size:
+    if rank >= state.ranks.size or not state.lives.is_of(state, sentinel.host, stacks):
         return
     pid = state.ranks.pid.item(rank)
     if 0 <= pid != stacks.pid:

@@ -83,6 +83,8 @@ def _renew(state: "RunState", hello: m.Hello) -> None:
         state.words.forget(rank)
         for part in state.parts():
             part.forget(rank)
+        if other:
+            state.lives.takes_over(hello)
         state.news()
 
 
@@ -101,6 +103,7 @@ def _rival(state: "RunState", hello: m.Hello, now_s: float) -> bool:
 
 def hello(state: "RunState", hello: m.Hello, received_s: float) -> None:
     rank = hello.rank
+    state.lives.hello(hello)
     if hello.world_size != state.world_size:
         state.world_size = hello.world_size
         state.reserve(hello.world_size)

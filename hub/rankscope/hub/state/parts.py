@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 PARTS: tuple[str, ...] = (
     *("progress", "stacks", "operations", "setup", "memory", "paces", "gpus", "numerics"),
-    *("saves", "lateness", "parity", "controls"),
+    *("saves", "lateness", "parity", "controls", "lives"),
 )
 
 

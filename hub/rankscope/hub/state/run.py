@@ -12,6 +12,7 @@ from rankscope.hub.state.controls import Controls
 from rankscope.hub.state.gpus import GpuHistory
 from rankscope.hub.state.history import History
 from rankscope.hub.state.lateness import Lateness
+from rankscope.hub.state.lives import Lives
 from rankscope.hub.state.memory import MemoryHistory
 from rankscope.hub.state.nodes import LateEnd, Nodes, Sentinel
 from rankscope.hub.state.operations import Operations
@@ -84,6 +85,7 @@ class RunState:
         self.saves = Saves()
         self.parity = Parity()
         self.controls = Controls()
+        self.lives = Lives()
         self.inquiries = Inquiries()
         """What the diagnosis would like to know; not saved."""
 
@@ -101,6 +103,7 @@ class RunState:
         """
         kind = type(message)
         if isinstance(message, m.FromRank):
+            message = self.lives.own(self, message)
             handler = RANK_HANDLERS.get(kind, fromranks.nothing)
             return fromranks.take(self, message, handler, LATE_HANDLERS.get(kind), received_s)
         if isinstance(message, m.FromNode):
@@ -148,6 +151,7 @@ class RunState:
 
     def begin_attempt(self, attempt: int) -> None:
         """The ranks of a later attempt speak: what was known of the earlier ones is past."""
+        self.lives.ending(self)
         self.attempt = attempt
         self.ranks.clear()
         self.sequences.restart_all()
