@@ -15,7 +15,7 @@ from rankscope.tui.drill import judge, table, truth
 from rankscope.tui.drill.book import Book
 from rankscope.tui.drill.plan import STEP, Setting, plan, ranks_at
 from rankscope.tui.drill.truth import Truth
-from rankscope.tui.drill.vigil import SETTLE_S, START_S, Vigil
+from rankscope.tui.drill.vigil import LASTING_STEPS, SETTLE_S, START_S, Vigil
 from rankscope.tui.text.output import untoned
 
 SOURCE = "hang.py:39-40 in loop_for_ever"
@@ -211,6 +211,19 @@ def test_a_wrong_verdict_is_given_time_to_become_right_but_not_for_ever() -> Non
     assert vigil.look(120.1, HAPPENED, None)
     assert vigil.found is not None
     assert vigil.found.kind == "link-lost"
+
+
+@pytest.mark.parametrize("name", ["slow-forward", "loader-slow", "memory-growth"])
+def test_a_fault_that_lasts_is_given_steps_and_not_seconds_alone(name: str) -> None:
+    """It is found by what many steps have in common, however long they take; but not for ever."""
+    vigil = Vigil(fault(name), began_s=90.0, wait_s=20.0)
+    happened = Truth(injected(fault(name).kinds[0]), at_s=100.0)
+    assert not vigil.look(121.0, happened, status(step=16))
+    assert not vigil.look(150.0, happened, None)
+    assert vigil.look(160.0, happened, status(step=12 + LASTING_STEPS))
+    slow = Vigil(fault(name), began_s=90.0, wait_s=20.0)
+    assert not slow.look(190.0, happened, status(step=16))
+    assert slow.look(221.0, happened, status(step=17))
 
 
 def test_a_right_verdict_that_goes_wrong_is_waited_for_anew() -> None:

@@ -9,6 +9,7 @@ from rankscope.protocol import faults
 from rankscope.protocol.faults import Spec
 from rankscope.protocol.faulttable import FAULTS
 from rankscope.trainers import ddp, fsdp2
+from rankscope.trainers.faults.loader import longer_s
 from rankscope.trainers.program import main
 
 
@@ -17,6 +18,13 @@ def test_a_fault_is_written_and_read() -> None:
     for spec in (Spec("sigkill", 1, 20), Spec("nan-gradient", 0, 3, "blocks.0.mlp.up.weight/2")):
         assert faults.parse(str(spec), FAULTS) == spec
     assert faults.parse("environment@1:1:A=b:c", FAULTS).where == "A=b:c"
+
+
+def test_a_slow_phase_is_felt_at_any_pace() -> None:
+    """0.3 s, or 0.4 of a usual step where that is more; before any step has ended, 0.3 s."""
+    assert longer_s([]) == longer_s([5.0]) == 0.3
+    assert longer_s([0.0, 0.1, 0.2, 0.3]) == 0.3
+    assert longer_s([0.0, 9.0, 11.0, 13.0]) == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize(

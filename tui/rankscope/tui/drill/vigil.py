@@ -17,6 +17,12 @@ SETTLE_S = 1.5
 UNHEARD_S = 5.0
 """Of a run in which no rank has spoken by this time after the fault, nothing will be known."""
 
+LASTING_STEPS = 25
+"""A fault that lasts is found by what so many steps have in common, however long they take,"""
+
+LASTING_WAITS = 6.0
+"""but after so many times ``wait_s`` it is given up."""
+
 START_S = 180.0
 """By then the ranks have started, on a busy machine too, and the fault has happened."""
 
@@ -38,6 +44,7 @@ class Vigil:
     """When the fault began to matter: a fault of the set-up does from the first step on."""
     _first_s: dict[str, float] = field(default_factory=dict)
     _right_s: float | None = None
+    _step: int = 0
 
     def look(self, now_s: float, truth: Truth | None, status: Status | None) -> bool:
         """Take in what is known at ``now_s``; True when there is no more to wait for."""
@@ -52,10 +59,20 @@ class Vigil:
             return now_s - self.began_s > START_S
         if self._right_s is not None and now_s - self._right_s >= SETTLE_S:
             return True
-        return now_s - self.happened_s > self.wait_s
+        return self._waited(now_s - self.happened_s, self.truth)
+
+    def _waited(self, for_s: float, truth: Truth) -> bool:
+        """Whether that is long enough for a verdict to come."""
+        if for_s <= self.wait_s:
+            return False
+        steps = self._step - (truth.injected.step or 0)
+        if self.fault.one_step or self.fault.whole_run or steps >= LASTING_STEPS:
+            return True
+        return for_s > LASTING_WAITS * self.wait_s
 
     def _take(self, now_s: float, status: Status) -> None:
         self.heard = self.heard or any(row.heard_s is not None for row in status.ranks)
+        self._step = status.step
         if self.truth is None:
             return
         if self.happened_s is None and (not self.fault.whole_run or status.step >= 1):
