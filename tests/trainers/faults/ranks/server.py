@@ -17,7 +17,6 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +99,7 @@ def wait(place: Path, pids: dict[int, int], until: dict[int, str]) -> dict[int, 
             if all(
                 r in ended or is_in(place, r, pids[r], function) for r, function in until.items()
             ):
-                listen(place, pids.keys() - ended.keys())
+                listen(place, {rank: pids[rank] for rank in pids.keys() - ended.keys()})
                 break
             stacks_s = time.monotonic()
         time.sleep(LOOK_S)
@@ -113,12 +112,12 @@ def wait(place: Path, pids: dict[int, int], until: dict[int, str]) -> dict[int, 
     return ended
 
 
-def listen(place: Path, ranks: Iterable[int]) -> None:
+def listen(place: Path, pids: dict[int, int]) -> None:
     """Wait until another thread of each rank has done something; note which rank's never does.
 
-    Twice: what it does first may have begun before.
+    Twice: what it does first may have begun before. Who ends meanwhile is not listened to.
     """
-    files = {rank: place / f"{rank}.collectives" for rank in ranks}
+    files = {rank: place / f"{rank}.collectives" for rank in pids}
     seen = {rank: file.stat().st_mtime_ns for rank, file in files.items()}
     spoken = dict.fromkeys(files, 0)
     begun_s = time.monotonic()
@@ -133,6 +132,9 @@ def listen(place: Path, ranks: Iterable[int]) -> None:
             at = file.stat().st_mtime_ns
             spoken[rank] += at != seen[rank]
             seen[rank] = at
+            if os.waitid(os.P_PID, pids[rank], os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                del spoken[rank], files[rank]
+                break
     for rank, times in spoken.items():
         if times < 2:
             (place / f"{rank}.silent").write_text("silent")
