@@ -31,6 +31,7 @@ class Incidents:
     def __init__(self, entries: Iterable[Incident] = ()) -> None:
         self.shown: list[Incident] = []
         self.count = 0
+        """How many there were; one that opens and closes is one."""
         self.open: dict[str, Incident] = {}
         self.commands: dict[str, Incident] = {}
         """Requests of operators of which nothing has come yet."""
@@ -42,7 +43,8 @@ class Incidents:
             self._take(entry)
 
     def _take(self, entry: Incident) -> None:
-        self.count += 1
+        if entry.event == "opened" and entry.id not in self.open:
+            self.count += 1
         self.shown.append(entry)
         del self.shown[:-SHOWN]
         if entry.command is not None:

@@ -246,7 +246,7 @@ class Overview(Shape):
     findings: dict[str, int]
     """Open findings by severity."""
     incidents: int
-    """Entries in the incident log."""
+    """In the incident log; one that opened and closed is one."""
     verdict: Finding | None
     last_checkpoint: Checkpoint | None
     exit_code: int | None

@@ -82,7 +82,8 @@ def gil_held(state: RunState, now_s: float) -> list[Finding]:
                 + f"; stack from outside: {frames_text(state, state.stacks.outside[rank])}"
                 for rank in held[:4]
             ],
-            next=f"see its native stack: rankscope stacks --rank {first}",
+            next=f"see its native stack: py-spy dump --native --pid {ranks.pid.item(first)} "
+            f"(on {state.host(first)})",
             where=where,
         )
     ]

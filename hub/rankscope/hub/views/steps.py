@@ -15,6 +15,8 @@ from rankscope.protocol import shapes
 
 MAX_ROWS = 256
 LATE_STEPS = 96
+WARM_UP_STEPS = 3
+"""The first steps of a process compile, allocate and connect: who is late in them says nothing."""
 WINDOW = 16
 """Steps over which a rank's medians are taken."""
 BEHIND_SHARE = 0.05
@@ -35,7 +37,7 @@ def steps(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Steps
     numbers = [number for number, _ in done]
     step_s = [entry.mean_step_s() for _, entry in done]
     loss = [entry.mean_loss() for _, entry in done]
-    late_steps, columns = state.lateness.columns(LATE_STEPS)
+    late_steps, columns = _after_warm_up(state, *state.lateness.columns(LATE_STEPS))
     rows, left_out = _rows(state, columns)
     view = shapes.StepsView(
         run=state.run,
@@ -71,7 +73,7 @@ def _rows(state: RunState, columns: Integers) -> tuple[list[shapes.StepsRow], in
         late = np.nan_to_num(state.lateness.late_s[known][:, columns[-WINDOW:]]).sum(axis=1)
         # Equally late ones, such as all of a calm run, by their number.
         shown = np.sort(known[np.argsort(-late, kind="stable")[:MAX_ROWS]])
-    recent = state.paces.columns(WINDOW)
+    recent = state.paces.columns(max(0, min(WINDOW, state.paces.compared - _warm_until(state))))
     work = _medians(state.paces.work_s[shown][:, recent])
     waited = _medians(state.paces.waited_s[shown][:, recent])
     excess = _medians(state.paces.excess_s[shown][:, recent])
@@ -101,6 +103,20 @@ def _rows(state: RunState, columns: Integers) -> tuple[list[shapes.StepsRow], in
             )
         )
     return rows, len(known) - len(shown)
+
+
+def _warm_until(state: RunState) -> int:
+    """The last step in which pace says nothing yet."""
+    heard = state.ranks.heard()
+    return WARM_UP_STEPS + (int(state.ranks.start_step[heard].max()) if heard.any() else 0)
+
+
+def _after_warm_up(
+    state: RunState, steps: list[int], columns: Integers
+) -> tuple[list[int], Integers]:
+    """Those of ``steps`` and their ``columns`` in which pace says something."""
+    first = next((at for at, step in enumerate(steps) if step > _warm_until(state)), len(steps))
+    return steps[first:], columns[first:]
 
 
 def _medians(values: Singles) -> Singles:

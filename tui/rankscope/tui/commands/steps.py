@@ -18,16 +18,22 @@ def options(parser: OneLineParser) -> None:
 
 def run(given: Namespace) -> int:
     from rankscope.protocol import jsontext
-    from rankscope.protocol.shapes import StepsView
+    from rankscope.protocol.shapes import Status, StepsView
     from rankscope.tui import source
     from rankscope.tui.text.output import width, write
     from rankscope.tui.text.steps import steps_text
+    from rankscope.tui.words.blame import marks_of
+    from rankscope.tui.words.steps import keeps_no_pace
 
     args = {} if given.rank is None else {"rank": given.rank}
     with source.open_client(given) as client:
         view = source.ask(client, "steps", StepsView, args)
+        status = source.ask(client, "status", Status)
+    marks = {
+        rank: mark for rank, mark in marks_of(status).items() if keeps_no_pace(mark, status.state)
+    }
     if given.json:
         print(jsontext.dumps(view))
     else:
-        write(steps_text(view, given.rank, width()))
+        write(steps_text(view, given.rank, width(), marks))
     return Exit.FINE

@@ -1,6 +1,6 @@
 """The newest steps as text: phases, odd steps, and a line a rank, the late ones on top."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 
 from rankscope.protocol.shapes import StepsRow, StepsView
@@ -8,7 +8,7 @@ from rankscope.tui.text.output import toned
 from rankscope.tui.text.table import Column, table
 from rankscope.tui.words import numbers
 from rankscope.tui.words import steps as words
-from rankscope.tui.words.marks import SEVERITIES, safe
+from rankscope.tui.words.marks import SEVERITIES, Mark, safe
 
 COLUMNS = (
     Column("rank"),
@@ -22,8 +22,16 @@ PHASES = ("data", "forward", "backward", "optimizer", "other")
 RECENT = 20
 
 
-def steps_text(view: StepsView, rank: int | None = None, width: int = 80) -> list[str]:
-    """What the screen of steps shows: medians of the newest steps in place of its courses."""
+def steps_text(
+    view: StepsView,
+    rank: int | None = None,
+    width: int = 80,
+    marks: Mapping[int, Mark] = words.NO_MARKS,
+) -> list[str]:
+    """What the screen of steps shows: medians of the newest steps in place of its courses.
+
+    ``marks``: what the ranks themselves are, beside their pace.
+    """
     if not view.steps:
         return ["no step completed yet"]
     lines = [
@@ -37,7 +45,9 @@ def steps_text(view: StepsView, rank: int | None = None, width: int = 80) -> lis
         lines.append(toned(f"{mark.glyph} {words.anomaly_text(odd)}", mark.tone))
     if view.anomalies:
         lines.append("")
-    lines += table(COLUMNS, [_row(row) for row in words.by_lateness(view)], width)
+    lines += table(
+        COLUMNS, [_row(row, marks.get(row.rank)) for row in words.by_lateness(view, marks)], width
+    )
     if view.left_out:
         lines.append(f"{numbers.plural(view.left_out, 'rank')} on time left out")
     if rank is not None:
@@ -74,8 +84,8 @@ def _median(values: Sequence[float | None]) -> str:
     return numbers.span(median(known) if known else None)
 
 
-def _row(row: StepsRow) -> tuple[str, ...]:
-    mark = words.mark_of(row)
+def _row(row: StepsRow, of_rank: Mark | None) -> tuple[str, ...]:
+    mark = words.mark_of(row, of_rank)
     return (
         str(row.rank),
         toned(f"{mark.glyph} {mark.word}", mark.tone),

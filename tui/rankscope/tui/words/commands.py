@@ -23,6 +23,9 @@ def consequences(name: str, status: Status | None) -> list[str]:
             "Then c, C, P, R, S and X may command this run, each after a question of its own. "
             "Nothing is sent now; u locks them again.",
         ]
+    hindered = _hindered(name, status)
+    if hindered:
+        return hindered
     who, step = _who(status), _about(status)
     match name:
         case "checkpoint":
@@ -53,6 +56,54 @@ def consequences(name: str, status: Status | None) -> list[str]:
             return [_in_work(status)]
         case _:
             return []
+
+
+NEEDS_ALL = ("checkpoint", "checkpoint-and-stop", "stop", "pause")
+"""Commands for which all ranks come to one boundary, the end of a step."""
+GIVEN_UP_MIN = 10
+"""The ranks have so long to agree."""
+
+
+def _hindered(name: str, status: Status | None) -> list[str]:
+    """What comes of ``name`` where not all ranks can reach a boundary; empty where they can."""
+    if status is None or name not in NEEDS_ALL:
+        return []
+    gone = [row.rank for row in status.ranks if row.process == "ended" or row.phase == "ended"]
+    if gone:
+        verb, them = ("has", "it") if len(gone) == 1 else ("have", "them")
+        return [
+            f"{_some(gone)} {verb} ended: the ranks cannot agree on a step without {them}, and the "
+            "hub refuses this. What is left of the run is ended by whoever started it: Ctrl-C "
+            "there, or its job.",
+        ]
+    stopped = [row.rank for row in status.ranks if row.process == "stopped"]
+    mute = [row.rank for row in status.ranks if row.link != "up"]
+    stuck = stopped or mute or _blamed(status)
+    if not stuck and status.state != "stalled":
+        return []
+    who, one = (_some(stuck) if stuck else "a rank"), len(stuck) <= 1
+    how = "stopped" if stopped else "silent" if mute else "stuck"
+    told = (
+        f"{who} {'is' if one else 'are'} {how} and cannot reach the end of a step; the others "
+        f"wait there, and nothing happens before {who} {'goes' if one else 'go'} on."
+    )
+    after = (
+        f"Within {GIVEN_UP_MIN} min it still happens, at a step that all reach; after that the "
+        "request is given up. X cancels it."
+    )
+    return [told, after, *([_lost(status)] if name == "stop" else [])]
+
+
+def _blamed(status: Status) -> list[int]:
+    """Whom the verdict of a run that does not move blames."""
+    verdict = status.verdict
+    if status.state != "stalled" or verdict is None or verdict.severity == "info":
+        return []
+    return list(verdict.ranks)
+
+
+def _some(ranks: list[int]) -> str:
+    return numbers.ranks(ranks, 4)
 
 
 def _who(status: Status | None) -> str:

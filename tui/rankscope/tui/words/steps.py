@@ -1,6 +1,6 @@
 """What is said of steps over time: odd ones, late ranks, and how dark a cell of the heat map is."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from rankscope.protocol.shapes import StepAnomaly, StepsRow, StepsView
@@ -17,6 +17,7 @@ SHADES: tuple[tuple[int, str, Tone, str], ...] = (
 )
 """Up to which percent of the step each glyph stands, its tone, and from where on it begins."""
 UNKNOWN = " "
+NO_MARKS: Mapping[int, Mark] = {}
 ON_TIME = Mark("●", "on time", "good")
 
 
@@ -55,8 +56,18 @@ def anomaly_mark(odd: StepAnomaly) -> Mark:
     return Mark("!", odd.what, "warn")
 
 
-def mark_of(row: StepsRow) -> Mark:
-    """How a rank keeps pace: ``late in data 33×``."""
+def keeps_no_pace(mark: Mark, state: str) -> bool:
+    """Whether a rank with this mark, in a run in this state, is neither on time nor late."""
+    return mark.tone == "bad" or (state == "stalled" and mark.tone == "warn")
+
+
+def mark_of(row: StepsRow, of_rank: Mark | None = None) -> Mark:
+    """How a rank keeps pace: ``late in data 33×``.
+
+    ``of_rank``: what the rank itself is, where that is said in place of its pace.
+    """
+    if of_rank is not None:
+        return of_rank
     if row.work_s is None:
         return Mark("◌", "not known", "quiet")
     if not row.phase:
@@ -73,12 +84,15 @@ def factor(value: float | None) -> str:
     return f"{value:.1f}×" if value < 9.95 else f"{value:.0f}×"
 
 
-def by_lateness(view: StepsView) -> list[StepsRow]:
-    """Late ranks on top, those that lose most first; then the others by number."""
-    return sorted(
-        view.ranks,
-        key=lambda row: (not row.phase, -(row.late_s or 0.0) * bool(row.phase), row.rank),
-    )
+def by_lateness(view: StepsView, marks: Mapping[int, Mark] = NO_MARKS) -> list[StepsRow]:
+    """Ranks in trouble on top, then the late ones, those that lose most first; then the others by
+    number. ``marks``: what the ranks themselves are, beside their pace."""
+
+    def place(row: StepsRow) -> tuple[bool, bool, float, int]:
+        in_trouble = row.rank in marks and marks[row.rank].tone == "bad"
+        return (not in_trouble, not row.phase, -(row.late_s or 0.0) * bool(row.phase), row.rank)
+
+    return sorted(view.ranks, key=place)
 
 
 def known(values: Sequence[float | None]) -> list[float]:

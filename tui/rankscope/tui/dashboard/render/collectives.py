@@ -3,7 +3,16 @@
 from rankscope.protocol.shapes import CollectiveRow, Collectives
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.findings import field_lines
-from rankscope.tui.dashboard.render.line import Line, Span, left, line, right, wrap
+from rankscope.tui.dashboard.render.line import (
+    Line,
+    Span,
+    clip,
+    left,
+    line,
+    right,
+    width_of,
+    wrap,
+)
 from rankscope.tui.words import groups as words
 from rankscope.tui.words.marks import safe
 
@@ -28,25 +37,35 @@ def table_head(width: int) -> Line:
     )
 
 
-def group_line(row: CollectiveRow, width: int) -> Line:
-    """One group: how far, who is behind, and in what the others wait."""
+def group_lines(row: CollectiveRow, width: int) -> list[Line]:
+    """One group: how far, who is behind, and in what the others wait; where that stands in the
+    user's code in a line of its own where it does not fit."""
+    fixed = 2 + GROUP + RANKS + NUMBER + 2 + state_width(width) + 2
     operation = "  ".join(filter(None, (safe(row.operation), safe(row.source))))
-    return line(
+    more: list[Line] = []
+    if fixed + width_of(operation) >= width and row.source:
+        operation = safe(row.operation)
+        at = clip(f"called at {safe(row.source)}: {operation}", width - GROUP - 3)
+        more = [line(" " * (2 + GROUP), Span(at, "dim"))]
+    first = line(
         "  ",
         left(words.name(row), GROUP),
         Span(right(str(row.size), RANKS), "dim"),
         right(words.spread(row), NUMBER),
         "  ",
         Span(left(words.state(row), state_width(width)), "warn" if row.behind else ""),
-        Span(f"  {operation}", "dim"),
+        Span(f"  {clip(operation, max(0, width - fixed - 1))}", "dim"),
     )
+    return [first, *more]
 
 
 def collective_lines(view: Collectives, picture: Picture, width: int) -> list[Line]:
     """What is wrong, then a line a group."""
     lines = field_lines(view.findings, picture, width)
     if view.groups:
-        lines += [table_head(width), *(group_line(row, width) for row in view.groups)]
+        lines.append(table_head(width))
+        for row in view.groups:
+            lines += group_lines(row, width)
     if view.note:
         lines += [line("  ", Span(text, "dim")) for text in wrap(safe(view.note), width - 4, 3)]
     return lines

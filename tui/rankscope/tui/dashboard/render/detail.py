@@ -42,8 +42,9 @@ def detail_lines(rank: int, detail: RankDetail | None, picture: Picture, width: 
         lines += [BLANK, _heading("exception", width), *_traceback(detail.exception, width)]
     if detail.probe_faults:
         lines += [BLANK, _heading("probes that are off", width)]
+        size = max(NAME_WIDTH, *map(len, detail.probe_faults)) + 1
         for probe, error in sorted(detail.probe_faults.items()):
-            lines += _named(probe, error, width, "warn")
+            lines += paragraph(Span(probe, "dim"), size, error, width, style="warn")
     lines += [BLANK, _heading("collectives", width), *group_lines(detail.groups, width)]
     lines += [BLANK, _heading("memory", width), *_memory(detail, width)]
     lines += [BLANK, _heading("process", width), *_process(detail, row, width)]
@@ -118,7 +119,7 @@ def _now(row: RankRow, picture: Picture, width: int) -> list[Line]:
     ]
     for finding in picture.status.findings if picture.status is not None else []:
         if row.rank in finding.ranks:
-            lines += _named(finding.kind, finding.headline, width, "warn")
+            lines += _named("finding", f"{finding.kind}: {finding.headline}", width, "warn")
         elif row.rank in finding.victims:
             held = bool(finding.ranks) and not picture.ended and holds_up(finding)
             lines += _named("held up by" if held else "because", finding.headline, width)
@@ -200,10 +201,11 @@ def _memory(detail: RankDetail, width: int) -> list[Line]:
         (name.removesuffix("_bytes").replace("_", " "), numbers.size_bytes(value))
         for name, value in known.items()
     ]
-    per_line = max(1, (width - 2) // 30)
+    longest = max(18, *(len(name) for name, _ in items))
+    per_line = max(1, (width - 2) // (longest + 12))
     for first in range(0, len(items), per_line):
         parts = [
-            line(Span(f"{name:<18}", "dim"), f"{value:>9}")
+            line(Span(left(name, longest), "dim"), f"{value:>9}")
             for name, value in items[first : first + per_line]
         ]
         lines.append(fit(line("  ", *first_that_fit(parts, width - 2, "   ")), width))
@@ -222,7 +224,12 @@ def _process(detail: RankDetail, row: RankRow, width: int) -> list[Line]:
     facts = dict(detail.facts)
     named += [(name, facts.pop(name)) for name in FACTS_FIRST if name in facts]
     named += sorted(facts.items())
-    return [each for name, text in named for each in _named(name, text, width)]
+    # A label is never cut: the column is as wide as the longest of them.
+    size = max(NAME_WIDTH, *(len(name) for name, _ in named)) + 1
+    lines: list[Line] = []
+    for name, text in named:
+        lines += paragraph(Span(name, "dim"), size, text or numbers.DASH, width)
+    return lines
 
 
 def _traceback(text: str, width: int) -> list[Line]:

@@ -1,6 +1,7 @@
 """Lines of the screen of incidents."""
 
 from rankscope.protocol.shapes import Finding
+from rankscope.tui.dashboard.render.cut import cut
 from rankscope.tui.dashboard.render.grid import TONE_STYLES
 from rankscope.tui.dashboard.render.line import Line, Span, clip, fit, left, line, right, wrap
 from rankscope.tui.words import incidents as words
@@ -47,7 +48,7 @@ def detail_lines(entry: Entry, now_s: float | None, width: int, most: int) -> li
         for index, each in enumerate(wrap(safe(text), width - 14, 4)):
             head = Span(left(name if index == 0 else "", 10), "dim")
             lines.append(fit(line("  ", head, "  ", Span(each, "strong" if style else "")), width))
-    return lines[:most]
+    return cut(lines, most, width, "rankscope incidents")
 
 
 def _of(finding: Finding, entry: Entry, now_s: float | None) -> list[tuple[str, str]]:

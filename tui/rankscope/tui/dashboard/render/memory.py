@@ -29,6 +29,11 @@ def has_state(view: MemoryView, width: int) -> bool:
     return known and width - FIXED - STATE >= LEAST_CELLS
 
 
+def has_host(room: int) -> bool:
+    """Whether the rank's host has ``room`` behind the bars."""
+    return room > MOST_CELLS + HOST + 2
+
+
 def head_line(view: MemoryView, width: int) -> Line:
     """Titles; over the bars the steps that they span."""
     steps, state = view.steps, has_state(view, width)
@@ -39,7 +44,7 @@ def head_line(view: MemoryView, width: int) -> Line:
         "  ",
         Span(right("rank", RANK), "dim"),
         *(Span(right(title, size), "dim") for title, size in columns),
-        Span(f"  {span}", "dim"),
+        Span(f"  {left(span, MOST_CELLS)}  host" if has_host(room) else f"  {span}", "dim"),
     )
 
 
@@ -59,6 +64,7 @@ def rank_line(row: MemoryRow, steps: Sequence[int], width: int, state: bool) -> 
     most = max(0, min(MOST_CELLS, room))
     known = [float(value) for value in row.history_bytes[-len(steps) :]] if steps else []
     bars = sparkline(by_bucket(steps[-len(known) :] if known else [], known, most, max), most)
+    host = f"{' ' * (most - len(bars))}  {left(safe(row.host), HOST)}" if has_host(room) else ""
     return line(
         "  ",
         right(str(row.rank), RANK),
@@ -67,7 +73,7 @@ def rank_line(row: MemoryRow, steps: Sequence[int], width: int, state: bool) -> 
             for cell, size, tone in zip([*cells, *growing, *states], sizes, tones, strict=False)
         ),
         Span(f"  {bars}", "dim"),
-        f"  {left(safe(row.host), HOST)}" if room > MOST_CELLS + HOST + 2 else "",
+        host,
     )
 
 

@@ -2,6 +2,7 @@
 
 from rankscope.protocol.shapes import Numerics, NumericsRow
 from rankscope.tui.dashboard.picture import Picture
+from rankscope.tui.dashboard.render.cut import cut, left_out
 from rankscope.tui.dashboard.render.evidence import STYLES
 from rankscope.tui.dashboard.render.grid import TONE_STYLES
 from rankscope.tui.dashboard.render.line import (
@@ -31,9 +32,9 @@ def origin_lines(view: Numerics, picture: Picture, width: int, most: int) -> lis
     if not view.findings:
         shown = [
             line("  ", Span(clip(safe(words.sign_text(sign)), width - 4), "dim"))
-            for sign in view.signs[: most - 1]
+            for sign in view.signs
         ]
-        return [*shown, BLANK] if shown else []
+        return [*cut(shown, most, width, "rankscope numerics"), BLANK] if shown else []
     lines: list[Line] = []
     for finding in view.findings:
         mark = SEVERITIES[finding.severity]
@@ -45,7 +46,7 @@ def origin_lines(view: Numerics, picture: Picture, width: int, most: int) -> lis
             lines += [line("    ", Span(text, style)) for text in more]
         for text in finding.evidence:
             lines += [line("    ", each) for each in wrap(safe(text), width - 6, 2)]
-    return [*lines[:most], BLANK]
+    return [*cut(lines, most, width, "v shows them"), BLANK] if lines else []
 
 
 def summary_line(view: Numerics, width: int) -> Line:
@@ -95,7 +96,9 @@ def parameter_lines(view: Numerics, rank: int, width: int, most: int) -> list[Li
     step = numbers.count(view.parameters_step)
     heading = f"parameters of rank {rank}, step {step}, those in trouble first"
     lines = [line("  ", Span(heading, "accent"))]
-    for each in view.parameters[: most - 1]:
+    room = most - 1
+    more = len(view.parameters) - room + 1 if len(view.parameters) > room else 0
+    for each in view.parameters[: room - 1 if more else room]:
         value = each.value or numbers.norm(each.local_norm)
         lines.append(
             fit(
@@ -108,4 +111,7 @@ def parameter_lines(view: Numerics, rank: int, width: int, most: int) -> list[Li
                 width,
             )
         )
+    if more:
+        where = f"rankscope numerics --rank {rank}"
+        lines.append(left_out(more, "parameter", width, where, indent=3))
     return lines

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from statistics import fmean, median
 
 from rankscope.protocol.shapes import StepAnomaly, StepsRow, StepsView
+from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.grid import TONE_STYLES
 from rankscope.tui.dashboard.render.line import (
     Line,
@@ -21,12 +22,14 @@ from rankscope.tui.dashboard.render.line import (
 from rankscope.tui.dashboard.render.sparkline import by_bucket, drawn_out, sparkline
 from rankscope.tui.words import numbers
 from rankscope.tui.words import steps as words
-from rankscope.tui.words.marks import safe
+from rankscope.tui.words.marks import Mark, safe
 
 PHASES = ("data", "forward", "backward", "optimizer", "other")
 NAME, VALUE = 10, 8
 RANK, STATE, TIME, HOST = 6, 23, 8, 12
 MOST_CELLS = 96
+LEAST_CELLS = 14
+"""Their steps are told above them in so many."""
 NARROW = 100
 """Below this width the work of a rank gives way to its steps."""
 HEADROOM = 1.25
@@ -156,6 +159,12 @@ def heat_width(view: StepsView, width: int) -> int:
     return max(0, min(len(view.late_steps), MOST_CELLS, width - _fixed(width)))
 
 
+def _has_host(view: StepsView, width: int) -> bool:
+    """Whether there is room for it; with few cells its head would stand over other numbers."""
+    cells = heat_width(view, width)
+    return cells >= LEAST_CELLS and width - _fixed(width) - cells >= HOST + 1
+
+
 def heat_head(view: StepsView, width: int) -> Line:
     cells = heat_width(view, width)
     shown = view.late_steps[-cells:] if cells else []
@@ -164,8 +173,8 @@ def heat_head(view: StepsView, width: int) -> Line:
         f"   {right('rank', RANK)}    {left('pace', STATE - 2)}{work} "
         f"{right('waits', TIME)} {right('late by', TIME)}  "
     )
-    if shown:
-        text += words.span(shown[0], shown[-1], width - len(text))
+    steps = words.span(shown[0], shown[-1], width - len(text)) if shown else ""
+    text += f"{left(steps, cells)}  host" if _has_host(view, width) else steps
     return fit(line(Span(text, "dim")), width)
 
 
@@ -182,21 +191,35 @@ def _alone(view: StepsView) -> str:
     return "no steps compared yet"
 
 
-def heat_line(row: StepsRow, view: StepsView, width: int, *, selected: bool) -> Line:
-    """One rank: its pace, work, waiting and lateness, and how late it was at each step."""
-    mark = words.mark_of(row)
+def pace_mark(picture: Picture, rank: int) -> Mark | None:
+    """What ``rank`` is, where that is said in place of its pace."""
+    mark, status = picture.mark(rank), picture.status
+    state = "" if status is None else status.state
+    return mark if words.keeps_no_pace(mark, state) else None
+
+
+def heat_line(
+    row: StepsRow, view: StepsView, width: int, of_rank: Mark | None = None, *, selected: bool
+) -> Line:
+    """One rank: its pace, work, waiting and lateness, and how late it was at each step.
+
+    ``of_rank``: what the rank itself is, beside its pace.
+    """
+    mark = words.mark_of(row, of_rank)
     cells = heat_width(view, width)
     work = f" {right(numbers.span(row.work_s), TIME)}" if width >= NARROW else ""
-    late = numbers.span(row.late_s) if row.phase else numbers.DASH
+    late = numbers.span(row.late_s) if row.phase and row.work_s else numbers.DASH
     texts = (
         f" {'▸' if selected else ' '} {right(str(row.rank), RANK)}  ",
         f"{mark.glyph} {left(mark.word, STATE - 2)}",
         f"{work} {right(numbers.span(row.waited_s), TIME)} {right(late, TIME)}  ",
     )
     shades = [words.shade(percent) for percent in row.late_percent[-cells:]] if cells else []
+    room = left("", cells - len(shades))
     if selected:
-        heat = "".join(glyph for glyph, _ in shades)
-        return fit(line(Span("".join(texts) + heat, "cursor")), width)
+        heat = "".join(glyph for glyph, _ in shades) + room
+        host = f"  {left(safe(row.host), HOST)}" if _has_host(view, width) else ""
+        return fit(line(Span("".join(texts) + heat + host, "cursor")), width)
     spans: list[Span] = []
     for glyph, tone in shades:
         style = TONE_STYLES[tone]
@@ -204,10 +227,16 @@ def heat_line(row: StepsRow, view: StepsView, width: int, *, selected: bool) -> 
             spans[-1] = Span(spans[-1].text + glyph, style)
         else:
             spans.append(Span(glyph, style))
-    room = width - sum(map(len, texts)) - cells - 2
-    host = f"  {left(safe(row.host), HOST)}" if room >= HOST else ""
+    host = f"  {left(safe(row.host), HOST)}" if _has_host(view, width) else ""
     return fit(
-        line(texts[0], Span(texts[1], TONE_STYLES[mark.tone]), texts[2], *spans, Span(host, "dim")),
+        line(
+            texts[0],
+            Span(texts[1], TONE_STYLES[mark.tone]),
+            texts[2],
+            *spans,
+            room,
+            Span(host, "dim"),
+        ),
         width,
     )
 

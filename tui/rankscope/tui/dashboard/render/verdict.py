@@ -17,7 +17,7 @@ from rankscope.tui.dashboard.render.line import (
     wrap,
 )
 from rankscope.tui.words import numbers
-from rankscope.tui.words.blame import ENDED_STATES, about
+from rankscope.tui.words.blame import ENDED_STATES, about, was_interrupted
 from rankscope.tui.words.marks import Tone
 from rankscope.tui.words.stall import next_step, unexplained
 from rankscope.tui.words.verdict import verdict
@@ -41,9 +41,9 @@ PARTS: Mapping[str, StyleName] = {
 
 
 def verdict_lines(
-    picture: Picture, width: int, now_t_s: float, *, brief: bool = False
+    picture: Picture, width: int, now_t_s: float, *, brief: bool = False, most: int = 2
 ) -> list[Line]:
-    """One to eight lines; ``brief`` keeps to the headline alone, in at most two.
+    """One to eight lines; ``brief`` keeps to kind and headline, in at most ``most`` lines.
 
     The first line begins with a glyph and a word, so that it is clear without colour.
     """
@@ -73,6 +73,8 @@ def verdict_lines(
         start = line(" ", Span(f" {said.glyph} {said.head} ", TONES[said.tone]), "  ")
     hang = width_of(start)
     text = _waits_for(status) if status.state == "starting" and not trouble else said.text
+    if brief and finding is not None and trouble and _hides_kind(status, finding, said.head):
+        text = f"{finding.kind}: {text}"
     style: StyleName = "strong" if trouble else ""
     error = f"{picture.snapshot.error}; {NO_HARM}" if stale else ""
     why = [
@@ -80,13 +82,15 @@ def verdict_lines(
         for each in wrap(error, width - INDENT - 1, 2)
     ]
     hint = line(Span(_hint(status, trouble), "dim"), " ")
-    first, *more = wrap(text, width - hang - 1, 2 if brief else HEADLINE_LINES) or [""]
+    first, *more = wrap(text, width - hang - 1, most if brief else HEADLINE_LINES) or [""]
     lines = [fit(line(*start, Span(first, style)), width)]
     lines += [fit(line(" " * hang, Span(each, style)), width) for each in more]
     if brief or not trouble:
         if width_of(lines[-1]) + width_of(hint) + 1 < width:
             lines[-1] = spread(lines[-1], hint, width)
-        elif trouble and len(lines) > 1:  # the key to the evidence goes before the headline's end
+        elif (
+            trouble and len(lines) >= most
+        ):  # the key to the evidence goes before the headline's end
             lines[-1] = spread(lines[-1], line("  ", *hint), width)
         elif trouble:
             lines.append(spread((), hint, width))
@@ -95,6 +99,11 @@ def verdict_lines(
     if text_of((*who, *hint)).strip():
         lines.append(spread(who, line("  ", *hint) if text_of(hint).strip() else (), width))
     return [*lines, *_next(status, width), *why]
+
+
+def _hides_kind(status: Status, finding: Finding, head: str) -> bool:
+    """Whether the head of the verdict says something else than what was found."""
+    return finding.kind not in head.lower() and not was_interrupted(status.state, finding)
 
 
 def _no_news(picture: Picture, width: int) -> list[Line]:

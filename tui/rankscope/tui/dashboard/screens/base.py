@@ -23,6 +23,9 @@ from rankscope.tui.words import numbers
 
 Direction = Literal["down", "up", "left", "right", "page_down", "page_up", "first", "last"]
 
+ROOMY = 24
+"""From this height on a headline may take a line more."""
+
 NOTICE_LINES = 3
 """What takes more than half of the footer is told in lines of its own."""
 
@@ -240,7 +243,9 @@ def head_lines(picture: Picture, room: Room, *, brief: bool) -> list[Line]:
     """Title, verdict and a rule: they head every screen."""
     return [
         title_line(picture, room.width, room.now_t_s, room.rights),
-        *verdict_lines(picture, room.width, room.now_t_s, brief=brief),
+        *verdict_lines(
+            picture, room.width, room.now_t_s, brief=brief, most=3 if room.height >= ROOMY else 2
+        ),
         *control_lines(picture, room.width),
         rule_or_timeline(picture, room.width),
     ]

@@ -80,7 +80,7 @@ def no_command(picture: Picture, allowed: bool, why_not: str) -> str:
 def _of_command(name: str, picture: Picture, room: "Room") -> str:
     """``name`` is empty for unlocking."""
     why = no_command(picture, room.may_unlock, room.locked)
-    if why or not name:
+    if why or not name or room.locked:
         return why
     view = picture.snapshot.view
     if isinstance(view, CheckpointsView):

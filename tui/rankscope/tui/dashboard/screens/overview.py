@@ -8,7 +8,7 @@ from rankscope.tui.dashboard.render.grid import Plan, grid_line, plan, tally
 from rankscope.tui.dashboard.render.line import BLANK, Line, Span, fit, join, line, rule, width_of
 from rankscope.tui.dashboard.render.nodes import fleet, node_details, notes
 from rankscope.tui.dashboard.render.numbers import number_lines
-from rankscope.tui.dashboard.render.steps import heat_head, heat_line, legend_line
+from rankscope.tui.dashboard.render.steps import heat_head, heat_line, legend_line, pace_mark
 from rankscope.tui.dashboard.screens.base import Direction, Layout, Room, head_lines
 from rankscope.tui.dashboard.screens.selecting import SelectingScreen
 from rankscope.tui.feed.poller import Wanted
@@ -98,8 +98,11 @@ class OverviewScreen(SelectingScreen):
             return []
         if not view.late_steps:
             return []
-        rows = by_lateness(view)[: free - 3]
-        shown = [heat_line(row, view, width, selected=False) for row in rows]
+        rows = by_lateness(view, picture.marks)[: free - 3]
+        shown = [
+            heat_line(row, view, width, pace_mark(picture, row.rank), selected=False)
+            for row in rows
+        ]
         return [BLANK, heat_head(view, width), *shown, legend_line(view, width)]
 
     def _grid(self, picture: Picture, room: Room, around: int) -> Plan:

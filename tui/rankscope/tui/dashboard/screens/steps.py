@@ -3,14 +3,16 @@
 from rankscope.protocol.shapes import StepsRow, StepsView
 from rankscope.tui.dashboard.filtering import parsed
 from rankscope.tui.dashboard.picture import Picture
+from rankscope.tui.dashboard.render.cut import cut
 from rankscope.tui.dashboard.render.findings import field_lines
-from rankscope.tui.dashboard.render.line import Line, Span, line, rule
+from rankscope.tui.dashboard.render.line import BLANK, Line, Span, line, rule
 from rankscope.tui.dashboard.render.steps import (
     course_lines,
     heat_head,
     heat_line,
     legend_line,
     own_lines,
+    pace_mark,
     phase_lines,
 )
 from rankscope.tui.dashboard.screens.base import Direction, Layout, Room, head_lines
@@ -56,7 +58,9 @@ class StepsScreen(SelectingScreen):
         at = next((y for y, row in enumerate(rows) if row.rank == rank), 0)
         tall = room.height >= TALL
         evidence = field_lines(view.findings, picture, room.width)
-        top += evidence[: 10 if tall else 5 if room.height >= HIGH else 3]
+        if evidence:
+            most = 9 if tall else 4 if room.height >= HIGH else 2
+            top += [*cut(evidence[:-1], most, room.width, "v shows them"), BLANK]
         top += course_lines(view, room.width)
         if room.height >= LOW:
             top += phase_lines(view, room.width)
@@ -68,7 +72,8 @@ class StepsScreen(SelectingScreen):
         def line_at(y: int) -> Line:
             if y >= len(rows):
                 return below[y - len(rows)]
-            return heat_line(rows[y], view, room.width, selected=y == at)
+            of_rank = pace_mark(picture, rows[y].rank)
+            return heat_line(rows[y], view, room.width, of_rank, selected=y == at)
 
         show = at if self._follow else None
         if len(top) + len(rows) + len(below) < room.height:  # all in one, without a gap
@@ -98,13 +103,15 @@ class StepsScreen(SelectingScreen):
         view = self._view(picture)
         if view is None:
             return []
-        rows = words.by_lateness(view)
+        rows = words.by_lateness(view, picture.marks)
         if not self.filter:
             return rows
         wanted = parsed(self.filter)
-        return [
-            row for row in rows if wanted.admits(f"{row.host} {words.mark_of(row).word}", row.rank)
-        ]
+
+        def searched(row: StepsRow) -> str:
+            return f"{row.host} {words.mark_of(row, pace_mark(picture, row.rank)).word}"
+
+        return [row for row in rows if wanted.admits(searched(row), row.rank)]
 
     @staticmethod
     def _view(picture: Picture) -> StepsView | None:
