@@ -15,7 +15,7 @@ TIMEOUT_S = 200.0
 
 # Forked from a process that has imported torch once: that takes longer than all the rest.
 context = multiprocessing.get_context("forkserver")
-context.set_forkserver_preload(["support.savingrank"])
+context.set_forkserver_preload(["support.savingwarm"])
 
 
 class Ranks:
