@@ -18,7 +18,7 @@ def test_ranks_that_stand_still_say_where(hub: Listener, launch: Launch) -> None
     """The rank that is stuck and the one that waits for it send stacks and collectives unasked."""
     launch(2, fault="wait", rank=1, step=8)
     stuck, waiting = (
-        wait_until(lambda: of_step(hub.of_rank(m.Stacks, rank)), timeout_s=60)  # noqa: B023
+        wait_until(lambda: of_step(hub.of_rank(m.Stacks, rank)), timeout_s=150)  # noqa: B023
         for rank in (1, 0)
     )
     for one, function in ((stuck, "wait_for_the_end"), (waiting, "main")):

@@ -156,7 +156,24 @@ def is_in(place: Path, rank: int, pid: int, function: str) -> bool:
     deadline = time.monotonic() + 5
     while not (text := file.read_text()).endswith("in <module>\n") and time.monotonic() < deadline:
         time.sleep(0.005)
-    return f" in {function}\n" in text
+    lines = lines_of(place, function)
+    if not lines:
+        return f" in {function}\n" in text
+    return any(f"line {line} in {function}\n" in text for line in lines)
+
+
+def lines_of(place: Path, function: str) -> list[int]:
+    """At which lines of ``function`` a rank stays, where the log of faults names them.
+
+    Seen in the function it may be on its way to them yet.
+    """
+    found: list[int] = []
+    for told in (place / "fault.jsonl").read_text().splitlines():
+        file, _, named = json.loads(told).get("where", {}).get("source", "").partition(" in ")
+        if named == function:
+            first, _, last = file.partition(":")[2].partition("-")
+            found += range(int(first), int(last or first) + 1)
+    return found
 
 
 def outcome(place: Path, rank: int, status: int | None) -> dict[str, Any]:
