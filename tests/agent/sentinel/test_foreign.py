@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from rankscope.agent.nodedir import Registration
@@ -52,6 +53,7 @@ def test_the_line_of_a_rank_that_holds_the_gil_is_read_from_outside(tmp_path: Pa
         sentinel(directory, hub.endpoint, hub.key),
     ):
         pid = launcher.run(HOLDS_THE_GIL)
+        wait_until(lambda: psutil.Process(pid).status() == psutil.STATUS_SLEEPING, "the lock")
         register(directory, pid, 3)
         hub.wait_for_state(3, "alive")
         hub.wait_for(lambda: [one for one in asked(hub, 3) if one.native])
