@@ -9,6 +9,7 @@ import pytest
 
 from rankscope.protocol import messages as m
 from support.listener import Listener
+from support.sentinels import no_sentinel
 
 SCRIPT = Path(__file__).parent / "ranks" / "fsdp1.py"
 STEPS = 5
@@ -17,8 +18,8 @@ STEPS = 5
 @pytest.mark.processes
 def test_an_fsdp1_model_can_be_watched(launch: Callable[..., Any], tmp_path: Path) -> None:
     """The weights are the same to the bit; seen are the wrapper, the phases and the loss."""
-    with Listener(tmp_path / "agents") as hub:
-        ended = launch(str(SCRIPT), ranks=2, **hub.environ)
+    with Listener(tmp_path / "agents") as hub, no_sentinel(hub.run) as temporary:
+        ended = launch(str(SCRIPT), ranks=2, **hub.environ, TMPDIR=str(temporary))
         assert ended.code == 0, ended
         hub.heard_out()
         lines = [json.loads(line) for line in ended.stdout.splitlines()]
