@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from rankscope.agent.evidence.answers import Answers
@@ -46,6 +47,24 @@ def test_a_rank_that_is_late_has_said_so_by_a_look_after(step_s: float, seen_lat
     late_s = max(0.7, 3 * step_s)  # as the hub has it
     first = next(word for word in words if word - seen_late_s > late_s - 0.01)
     assert first - seen_late_s <= late_s + 0.21
+
+
+@pytest.mark.parametrize("seen_late_s", [0.0, 0.03, 0.06, 0.09])
+@pytest.mark.parametrize("usual_s", [0.05, 0.2, 0.5])
+@pytest.mark.parametrize("long_s", [0.3, 0.8, 2.0])
+@pytest.mark.parametrize("every", [3, 10, 19])
+def test_a_run_with_some_long_steps_has_its_own_moment_of_being_late(
+    usual_s: float, long_s: float, every: int, seen_late_s: float
+) -> None:
+    """Two long ones; the word comes then and not before."""
+    steps_s = [long_s if n % every == 1 else usual_s for n in range(38)]
+    suspicion = Suspicion()
+    suspicion.completed([30.0, *steps_s])
+    moments = [n / 100 for n in range(int(seen_late_s * 100), 600, 10)]
+    words = [now for now in moments if suspicion.look(now, "still", expecting=False)]
+    late_s = max(0.7, 3 * usual_s, 2 * float(np.percentile(steps_s, 95)))  # as the hub has it
+    first = next(word for word in words if word - seen_late_s > late_s - 0.01)
+    assert first - seen_late_s <= 1.1 * late_s + 0.21
 
 
 def test_long_steps_are_given_three_times_their_length() -> None:

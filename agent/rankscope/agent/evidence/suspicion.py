@@ -5,7 +5,7 @@ Nothing is judged here: what is sent is evidence, and the hub decides what it me
 
 from collections import deque
 from collections.abc import Sequence
-from statistics import median
+from statistics import median, quantiles
 
 SUSPECT_S = 0.5
 SUSPECT_STEPS = 3.0
@@ -17,8 +17,13 @@ PATIENT_S = 20.0
 WARM_STEPS = 3
 MEDIAN_OF = 16
 LATE_S = 0.2
-"""A stall that lasts so much longer than is suspicious is told of once more: from then on the hub
-may call the rank late, but only of one that it has just heard does it know where it is."""
+LATE_LONG_STEPS = 2.1
+"""A stall that lasts so much longer than is suspicious, or so many of the run's long steps, is told
+of once more: from then on the hub may call the rank late, but only of one that it has just heard
+does it know where it is. (To the hub late are 2.0 of the long steps, of all ranks.)"""
+
+LONG_OF = 64
+"""So many newest steps say what a long one is: 95 in 100 are no longer."""
 
 AGAIN_S = (2.0, 10.0)
 """After that evidence of one stall is sent again after this long: first, and in the end."""
@@ -33,7 +38,7 @@ class Suspicion:
         self.stalled = False
         self._progress: object = None
         self._since_s: float | None = None
-        self._steps_s: deque[float] = deque(maxlen=MEDIAN_OF)
+        self._steps_s: deque[float] = deque(maxlen=LONG_OF)
         self._completed = 0
         self._next_s = 0.0
         self._wait_s = AGAIN_S[0]
@@ -57,14 +62,15 @@ class Suspicion:
         if not self.stalled:
             self.stalled = True
             self._wait_s = AGAIN_S[0]
-            late_s = self._since_s + patience_s + LATE_S
-            if now < late_s:
-                self._next_s = late_s
-                return True
         elif now < self._next_s:
             return False
-        self._next_s = now + self._wait_s
-        self._wait_s = min(AGAIN_S[1], self._wait_s * BACKOFF)
+        late_s = (patience_s + LATE_S, LATE_LONG_STEPS * self._long_s())
+        later_s = [at_s for after_s in late_s if (at_s := self._since_s + after_s) > now]
+        if later_s:
+            self._next_s = min(later_s)
+        else:
+            self._next_s = now + self._wait_s
+            self._wait_s = min(AGAIN_S[1], self._wait_s * BACKOFF)
         return True
 
     def still_s(self, now: float) -> float:
@@ -79,5 +85,11 @@ class Suspicion:
         """How long there may be no progress before it is suspicious."""
         if self._completed < WARM_STEPS or not self._steps_s:
             return PATIENT_S
-        usual_s = max(SUSPECT_S, SUSPECT_STEPS * median(self._steps_s))
+        newest_s = list(self._steps_s)[-MEDIAN_OF:]
+        usual_s = max(SUSPECT_S, SUSPECT_STEPS * median(newest_s))
         return max(PATIENT_S, usual_s) if expecting else usual_s
+
+    def _long_s(self) -> float:
+        if len(self._steps_s) < 2:
+            return 0.0
+        return quantiles(self._steps_s, n=20, method="inclusive")[-1]
