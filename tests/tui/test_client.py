@@ -206,7 +206,7 @@ def test_nonsense_is_no_answer(answer: bytes) -> None:
     key = keys.ClientKey("viewer", "run-1", mine.public, mine.secret, pair.public)
     with hub_that_answers(pair, answer) as endpoint, HubClient(endpoint, key) as client:
         with pytest.raises(LinkError) as caught:
-            client.ask("status", timeout_s=0.3)
+            client.ask("status", timeout_s=1.0)
         assert (caught.value.cause, caught.value.exit_code) == ("silent", 4)
 
 
@@ -220,6 +220,13 @@ class Newest:
     def __call__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.count += 1
+
+    def shows(self, kind: type[object]) -> bool:
+        return self.snapshot is not None and isinstance(self.snapshot.view, kind)
+
+    def is_up(self) -> bool:
+        """On a busy machine an answer may be late once."""
+        return self.snapshot is not None and self.snapshot.link == "up"
 
 
 @pytest.fixture
@@ -249,8 +256,8 @@ def test_a_poller_follows_the_run(hub: Hub, newest: Newest) -> None:
                 return status is not None and [row.step for row in status.ranks] == [5, step]
 
             wait_until(seen, f"rank 1 at step {step}")
+    wait_until(newest.is_up, "the link")
     assert newest.snapshot is not None
-    assert newest.snapshot.link == "up"
     assert newest.snapshot.overview is not None
 
 
@@ -284,8 +291,7 @@ def test_a_poller_brings_the_rank_that_is_looked_at(
         poller.request_rank(77)  # no such rank: the link stays up
         seen = newest.count
         wait_until(lambda: newest.count > seen + 3, "more snapshots")
-        assert newest.snapshot is not None
-        assert newest.snapshot.link == "up"
+        wait_until(newest.is_up, "the link")
 
 
 def test_a_poller_brings_the_view_a_screen_wants(hub: Hub, newest: Newest, poller: Poller) -> None:
@@ -293,15 +299,12 @@ def test_a_poller_brings_the_view_a_screen_wants(hub: Hub, newest: Newest, polle
     with hub.connect("agent") as ranks:
         join(ranks, 1, 7)
         poller.request_view(Wanted("numerics"))
-        wait_until(lambda: newest.snapshot and newest.snapshot.view, "the view")
-        assert newest.snapshot is not None
-        assert isinstance(newest.snapshot.view, Numerics)
+        wait_until(lambda: newest.shows(Numerics), "the view")
         poller.request_view(Wanted("numerics", 77))
         wait_until(lambda: newest.snapshot and newest.snapshot.view is None, "no such rank")
-        assert newest.snapshot.link == "up"
+        wait_until(newest.is_up, "the link")
         poller.request_view(Wanted("incidents"))
-        wait_until(lambda: newest.snapshot and newest.snapshot.view, "another view")
-        assert isinstance(newest.snapshot.view, Incidents)
+        wait_until(lambda: newest.shows(Incidents), "another view")
         poller.request_view(None)
         wait_until(lambda: newest.snapshot and newest.snapshot.view is None, "no view")
 
