@@ -12,6 +12,7 @@ import msgspec
 from rankscope.hub import incidents
 from rankscope.hub.clock import Clock
 from rankscope.hub.core import Core
+from rankscope.hub.diagnose import gravest
 from rankscope.hub.lifetimes import Lifetimes
 from rankscope.hub.log import Log
 from rankscope.hub.recording import Recorder
@@ -25,6 +26,7 @@ from rankscope.protocol.exits import UserError
 from rankscope.protocol.keys import ROLES
 from rankscope.protocol.procs import start_time_s
 from rankscope.protocol.rundir import HubProcess, RunDirectory, RunInfo
+from rankscope.protocol.shapes import Finding
 
 LOOPBACK = "127.0.0.1"
 ANY_ADDRESS = ("0.0.0.0", "::", "*")
@@ -71,13 +73,16 @@ def run_hub(
                 f"hub {os.getpid()} serves run {info.run} at {info.endpoint}"
                 + (f", rebuilt up to step {_top_step(state)}" if restored else "")
             )
-            core.on_world_size = book.world_size
-            core.on_end = book.run_ended
+            core.on_world_size = lambda size: book.ranks_said(size, state.name)
+            core.on_end = lambda end_s, code: book.run_ended(
+                end_s, code, gravest(core.know.findings)
+            )
             reason = serve_live(core, sockets, clock, lifetimes, stop)
             now_s = clock.now_s()
             core.close(now_s)
             # What came after the last tick, too.
-            book.run_ended(ended_s(state, run_state(state, now_s)), exit_code(state))
+            end_s = ended_s(state, run_state(state, now_s))
+            book.run_ended(end_s, exit_code(state), gravest(core.know.findings))
             book.hub_ends(now_s)
             log.say(f"hub ends: {reason}")
         finally:
@@ -99,14 +104,31 @@ class _RunFile:
             endpoint=self._info.endpoint,
         )
 
-    def world_size(self, world_size: int) -> None:
-        if world_size != self._info.world_size:
-            self._write(world_size=world_size)
+    def ranks_said(self, world_size: int, name: str) -> None:
+        """How many they are, and what the run is called where its launcher gave no name."""
+        if (world_size, name) != (self._info.world_size, self._info.name):
+            self._write(world_size=world_size, name=name)
 
-    def run_ended(self, end_s: float | None, exit_code: int | None) -> None:
-        """Write the run's end when it has come; take it back when ranks were started again."""
-        if (end_s is None) != (self._info.ended_s is None) or exit_code != self._info.exit_code:
-            self._write(ended_s=end_s, exit_code=exit_code)
+    def run_ended(
+        self, end_s: float | None, exit_code: int | None, verdict: Finding | None
+    ) -> None:
+        """Write the run's end when it has come, with its verdict, which may come a moment later;
+        take it back when ranks were started again."""
+        info, over = self._info, end_s is not None
+        said = ("", "") if verdict is None else (str(verdict.severity), verdict.headline)
+        severity, headline = said if over else ("", None)
+        if (over, exit_code, severity, headline) != (
+            info.ended_s is not None,
+            info.exit_code,
+            info.severity,
+            info.headline,
+        ):
+            self._write(
+                ended_s=info.ended_s if over and info.ended_s is not None else end_s,
+                exit_code=exit_code,
+                severity=severity,
+                headline=headline,
+            )
 
     def hub_ends(self, now_s: float) -> None:
         """Nobody shall start it again, also when it leaves before the run has ended."""

@@ -59,6 +59,10 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     way before that writes its own end."""
     exit_code: int | None = None
     """What the launcher's command ended with, where there was one."""
+    severity: str = ""
+    """Of the gravest finding that was open when the run ended; empty for none."""
+    headline: str | None = None
+    """That finding in a sentence, empty for none; None until the run has ended."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from rankscope.protocol.shapes import Finding, StepsView
+from rankscope.protocol.shapes import Finding, Incidents, StepsView
 from rankscope.tui.dashboard.action import SCREENS
 from rankscope.tui.dashboard.navigation import Navigation
 from rankscope.tui.dashboard.picture import Picture
@@ -132,3 +132,32 @@ def test_a_stuck_rank_is_named_where_a_command_waits_for_it() -> None:
     told = " ".join(consequences("stop", msgspec.structs.replace(stuck, ranks=rows)))
     assert "rank 1 is stuck" in told
     assert "given up" in told
+
+
+def test_the_incident_log_opens_at_what_the_verdict_is_about() -> None:
+    """Not at the newest line, which may be a notice that is over."""
+    base = screenscenes.SCENES["incidents-many"]()
+    assert isinstance(base.view, Incidents)
+    notice = msgspec.structs.replace(
+        base.view.incidents[0],
+        id="stalled/0",
+        event="opened",
+        at_s=max(one.at_s for one in base.view.incidents) + 5.0,
+        finding=Finding("stalled", "info", [], [], None, 0.0, "no rank moves", [], "", {}),
+        command=None,
+    )
+    over = msgspec.structs.replace(notice, event="closed", at_s=notice.at_s + 1.0)
+    view = msgspec.structs.replace(base.view, incidents=[*base.view.incidents, notice, over])
+    lines = drawn("incidents", Picture(replace(base, view=view)), 120, 40)
+    chosen = next(text for text in lines if text.startswith(" ▸"))
+    assert "rank 2 died" in chosen
+
+
+def test_what_a_command_would_wait_for_stands_in_the_list_of_commands() -> None:
+    """Before one asks for it."""
+    view = screenscenes.SCENES["checkpoints-healthy"]().view
+    picture = Picture(replace(SCENES["stopped"](), view=view))
+    lines = drawn("checkpoints", picture, 120, 40)
+    shown = [text for text in lines if text.split()[:2] in (["P", "pause"], ["S", "stop"])]
+    assert len(shown) == 2
+    assert all("not before rank 1, stopped, reaches the end of a step" in text for text in shown)

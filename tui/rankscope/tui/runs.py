@@ -64,6 +64,11 @@ def _one(directory: RunDirectory, now_s: float) -> ListedRun:
         )
     served = hub_is_alive(info)
     worst, stopped_by = last_words(directory.incidents)
+    severity = None if worst is None else worst.severity
+    headline = "" if worst is None else worst.headline
+    if info.ended_s is not None and info.headline is not None:  # as the hub saw it at the end
+        severity = next((each for each in SEVERITIES if each == info.severity), None)
+        headline = info.headline
     return ListedRun(
         run=info.run,
         state=_state(info, served, now_s),
@@ -75,8 +80,8 @@ def _one(directory: RunDirectory, now_s: float) -> ListedRun:
         endpoint=info.endpoint if served else None,
         command=info.command,
         path=str(directory.path),
-        severity=None if worst is None else worst.severity,
-        headline="" if worst is None else worst.headline,
+        severity=severity,
+        headline=headline,
         stopped_by=stopped_by if info.ended_s is not None else "",
     )
 

@@ -78,12 +78,19 @@ def of_directory(directory: RunDirectory, title: str, readonly: bool) -> Source:
     )
 
 
-def show_past(directory: RunDirectory, *, begin: str | float, speed: float) -> int:
-    """The dashboard over the recording of the run in ``directory``, and nothing live."""
+def show_past(
+    directory: RunDirectory, client: HubClient, *, begin: str | float, speed: float
+) -> int:
+    """The dashboard over the recording of the run in ``directory``, and nothing live.
+
+    ``client`` serves it already, and is closed here; another is started only when it is lost.
+    """
     from rankscope.tui.dashboard.app import run_dashboard
 
+    unused = [client]
+
     def connect() -> HubClient:
-        return reach.connect_past(directory)
+        return unused.pop() if unused else reach.connect_past(directory)
 
     times = TimeSource(can_go_back=True, live=False, begin=begin, speed=speed)
     source = Source(
@@ -91,7 +98,11 @@ def show_past(directory: RunDirectory, *, begin: str | float, speed: float) -> i
         directory.run,
         why_not="a recording cannot be commanded: rankscope top shows the run itself",
     )
-    return run_dashboard(source)
+    try:
+        return run_dashboard(source)
+    finally:
+        for one in unused:  # the feed never came to it
+            one.close()
 
 
 def feed(

@@ -4,8 +4,14 @@ import re
 import sys
 import time
 from argparse import ArgumentTypeError, Namespace
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
+from rankscope.protocol.exits import UserError
 from rankscope.tui.arguments import OneLineParser
+
+if TYPE_CHECKING:
+    from rankscope.protocol.shapes import Recording
 
 HELP = "the dashboard over a recording: play, pause, go to incidents"
 
@@ -73,7 +79,6 @@ def _speed(text: str) -> float:
 def run(given: Namespace) -> int:
     from pathlib import Path
 
-    from rankscope.protocol.exits import UserError
     from rankscope.protocol.shapes import Recording
     from rankscope.tui import reach, source, view
 
@@ -83,20 +88,28 @@ def run(given: Namespace) -> int:
     directory = reach.choose(wanted)
     if not view.on_terminal():
         raise UserError("replay needs a terminal; in a pipe use: rankscope status RUN")
-    begin = given.at
     # A hub has to read it first, which takes a moment and, of a large run, seconds.
     print(f"reading the recording of {directory.run} ...", end="", file=sys.stderr, flush=True)
     try:  # what is wrong is told before the screen is taken
-        with reach.connect_past(directory) as client:
+        with ExitStack() as closing:
+            client = closing.enter_context(reach.connect_past(directory))
             recording = source.ask(client, "recording", Recording)
+            begin = _begin(given.at, recording)
+            closing.pop_all()  # the dashboard goes on with it: to start one takes seconds
     finally:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    return view.show_past(directory, client, begin=begin, speed=given.speed)
+
+
+def _begin(at: str | float, recording: "Recording") -> str | float:
+    """``at``, a time of the clock as Unix time. Raises ``UserError`` where that is not in it."""
+    begin = at
     if isinstance(begin, str) and CLOCK.fullmatch(begin):
         begin = on_the_clock(begin, recording.last_s)
         if not recording.first_s <= begin <= recording.last_s:
             begun, ended = map(_words, (recording.first_s, recording.last_s))
-            raise UserError(f"--at {given.at}: the recording goes from {begun} to {ended}")
-    return view.show_past(directory, begin=begin, speed=given.speed)
+            raise UserError(f"--at {at}: the recording goes from {begun} to {ended}")
+    return begin
 
 
 def _words(at_s: float) -> str:

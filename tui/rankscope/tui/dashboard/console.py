@@ -65,6 +65,7 @@ class Dashboard(TimeKeys, ControlKeys, ToolKeys, RunKeys, App[None], inherit_bin
     ESCAPE_TO_MINIMIZE = False
     CSS = """
     Screen { background: ansi_default; color: ansi_default; }
+    SearchIcon { display: none; }
     """
 
     def __init__(

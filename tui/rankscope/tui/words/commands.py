@@ -64,11 +64,36 @@ GIVEN_UP_MIN = 10
 """The ranks have so long to agree."""
 
 
+def waits_for(name: str, status: Status | None) -> str:
+    """Whom ``name`` would wait for, in a few words; empty when all ranks can follow it."""
+    if status is None or name not in NEEDS_ALL or _gone(status):
+        return ""
+    stuck, how = _stuck(status)
+    if not how:
+        return ""
+    return f"not before {_some(stuck) if stuck else 'a rank'}, {how}, reaches the end of a step"
+
+
+def _gone(status: Status) -> list[int]:
+    return [row.rank for row in status.ranks if row.process == "ended" or row.phase == "ended"]
+
+
+def _stuck(status: Status) -> tuple[list[int], str]:
+    """Which ranks cannot reach a boundary, as far as that is known, and how they are; empty when
+    all can."""
+    stopped = [row.rank for row in status.ranks if row.process == "stopped"]
+    mute = [row.rank for row in status.ranks if row.link != "up"]
+    stuck = stopped or mute or _blamed(status)
+    if not stuck and status.state != "stalled":
+        return [], ""
+    return stuck, "stopped" if stopped else "silent" if mute else "stuck"
+
+
 def _hindered(name: str, status: Status | None) -> list[str]:
     """What comes of ``name`` where not all ranks can reach a boundary; empty where they can."""
     if status is None or name not in NEEDS_ALL:
         return []
-    gone = [row.rank for row in status.ranks if row.process == "ended" or row.phase == "ended"]
+    gone = _gone(status)
     if gone:
         verb, them = ("has", "it") if len(gone) == 1 else ("have", "them")
         return [
@@ -76,13 +101,10 @@ def _hindered(name: str, status: Status | None) -> list[str]:
             "hub refuses this. What is left of the run is ended by whoever started it: Ctrl-C "
             "there, or its job.",
         ]
-    stopped = [row.rank for row in status.ranks if row.process == "stopped"]
-    mute = [row.rank for row in status.ranks if row.link != "up"]
-    stuck = stopped or mute or _blamed(status)
-    if not stuck and status.state != "stalled":
+    stuck, how = _stuck(status)
+    if not how:
         return []
     who, one = (_some(stuck) if stuck else "a rank"), len(stuck) <= 1
-    how = "stopped" if stopped else "silent" if mute else "stuck"
     told = (
         f"{who} {'is' if one else 'are'} {how} and cannot reach the end of a step; the others "
         f"wait there, and nothing happens before {who} {'goes' if one else 'go'} on."

@@ -20,6 +20,7 @@ from rankscope.tui.dashboard.render.line import (
 from rankscope.tui.dashboard.screens.offers import LOCKED, no_command
 from rankscope.tui.words import checkpoints as words
 from rankscope.tui.words import numbers
+from rankscope.tui.words.commands import waits_for
 from rankscope.tui.words.marks import safe
 
 HEAD = 12
@@ -52,7 +53,7 @@ def checkpoint_lines(
     none = _no_command(picture, locked)
     lines += [BLANK, _commands_title(none or locked, width)]
     for action in () if none else CONTROL_ACTIONS:
-        lines += _command_lines(action, view, width, locked)
+        lines += _command_lines(action, view, picture, width, locked)
     if view.commands:
         lines += [BLANK, _title("what came of commands")]
     for one in view.commands[:SHOWN_OUTCOMES]:
@@ -179,11 +180,14 @@ def _outcome_line(one: SaveOutcome, ago: str, width: int) -> Line:
     return fit(line(Span(start, style), text, Span(rest, "dim" if one.ok else "")), width)
 
 
-def _command_lines(action: Action, view: CheckpointsView, width: int, locked: str) -> list[Line]:
+def _command_lines(
+    action: Action, view: CheckpointsView, picture: Picture, width: int, locked: str
+) -> list[Line]:
     """One command: its key, and whether it would be accepted now; a reason is told in full."""
     name = words.command_of(action.name)
     why = words.why_not(name, view, readonly=False)
-    state = f"not now: {safe(why)}" if why else action.help
+    waits = waits_for(name, picture.status)
+    state = f"not now: {safe(why)}" if why else waits or action.help
     quiet = bool(why or (name and locked))
     head = f"   {right(action.key_text, 2)}  {left(action.label, 14)}  "
     first, *more = wrap(state, width - len(head) - 1, 3) or [""]

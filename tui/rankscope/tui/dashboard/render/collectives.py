@@ -17,12 +17,8 @@ from rankscope.tui.words import groups as words
 from rankscope.tui.words.marks import safe
 
 GROUP, RANKS, NUMBER = 12, 7, 16
-WIDE = 110
-
-
-def state_width(width: int) -> int:
-    """Cells for who is behind and who waits: all of it where there is room."""
-    return 26 if width >= WIDE else 22
+STATE = 26
+"""Cells for who is behind and who waits."""
 
 
 def table_head(width: int) -> Line:
@@ -32,7 +28,7 @@ def table_head(width: int) -> Line:
         Span(right("ranks", RANKS), "dim"),
         Span(right("collective", NUMBER), "dim"),
         "  ",
-        Span(left("ranks there", state_width(width)), "dim"),
+        Span(left("ranks there", STATE), "dim"),
         Span("  operation", "dim"),
     )
 
@@ -40,12 +36,13 @@ def table_head(width: int) -> Line:
 def group_lines(row: CollectiveRow, width: int) -> list[Line]:
     """One group: how far, who is behind, and in what the others wait; where that stands in the
     user's code in a line of its own where it does not fit."""
-    fixed = 2 + GROUP + RANKS + NUMBER + 2 + state_width(width) + 2
+    fixed = 2 + GROUP + RANKS + NUMBER + 2 + STATE + 2
     operation = "  ".join(filter(None, (safe(row.operation), safe(row.source))))
     more: list[Line] = []
-    if fixed + width_of(operation) >= width and row.source:
+    if fixed + width_of(operation) >= width:
         operation = safe(row.operation)
-        at = clip(f"called at {safe(row.source)}: {operation}", width - GROUP - 3)
+        at = f"called at {safe(row.source)}: {operation}" if row.source else f"in {operation}"
+        at = clip(at, width - GROUP - 3)
         more = [line(" " * (2 + GROUP), Span(at, "dim"))]
     first = line(
         "  ",
@@ -53,7 +50,7 @@ def group_lines(row: CollectiveRow, width: int) -> list[Line]:
         Span(right(str(row.size), RANKS), "dim"),
         right(words.spread(row), NUMBER),
         "  ",
-        Span(left(words.state(row), state_width(width)), "warn" if row.behind else ""),
+        Span(left(words.state(row), STATE), "warn" if row.behind else ""),
         Span(f"  {clip(operation, max(0, width - fixed - 1))}", "dim"),
     )
     return [first, *more]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from rankscope.protocol.shapes import Incidents
+from rankscope.protocol.shapes import SEVERITIES, Incidents
 from rankscope.tui.dashboard.filtering import parsed
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.incidents import detail_lines, entry_line, head_line
@@ -37,6 +37,19 @@ class IncidentsScreen(ListingScreen):
         ranks = shown[self.at(self.names(picture))].newest.finding.ranks
         return ranks[0] if ranks else None
 
+    def at(self, names: Sequence[str]) -> int:
+        """Until one is selected by hand, the gravest that is open: what the verdict is about."""
+        if self._chosen in names:
+            return super().at(names)
+        shown = {} if self._made is None else {one.newest.id: one for one in self._made[2]}
+        grave = [shown[each] for each in names if each in shown and shown[each].closed_s is None]
+        worst = max(
+            reversed(grave),
+            key=lambda one: SEVERITIES.index(one.newest.finding.severity),
+            default=None,
+        )
+        return 0 if worst is None else names.index(worst.newest.id)
+
     def names(self, picture: Picture) -> Sequence[str]:
         return [entry.newest.id for entry in self._entries(picture)]
 
@@ -58,6 +71,7 @@ class IncidentsScreen(ListingScreen):
         below: list[Line] = []
         if room.height >= 20:
             most = TALL_DETAILS if room.height >= TALL else DETAILS
+            most = max(most, room.height - len(top) - len(shown) - 2)  # a short log leaves room
             below = [rule(room.width), *detail_lines(shown[at], now_s, room.width, most)]
 
         def line_at(y: int) -> Line:

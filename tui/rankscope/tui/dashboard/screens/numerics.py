@@ -51,13 +51,16 @@ class NumericsScreen(SelectingScreen):
         ranks = [row.rank for row in rows]
         at = ranks.index(rank) if rank in ranks else 0
         tall = room.height >= HIGH
-        top += origin_lines(view, picture, room.width, 12 if tall else 4)
+        below_most = PARAMETERS_BELOW if tall else 4
+        spare = room.height - len(top) - len(rows) - below_most - (12 if tall else 4) - 4
+        top += origin_lines(view, picture, room.width, (12 if tall else 4) + max(0, spare))
         top += [summary_line(view, room.width), rank_head(view, room.width)]
         marks, between = words.marks_of(view), words.span(view)
         cells = course_width(view, room.width)
         below: list[Line] = []
         if rank is not None:
-            below = parameter_lines(view, rank, room.width, PARAMETERS_BELOW if tall else 4)
+            spare = room.height - len(top) - len(rows) - below_most - 1
+            below = parameter_lines(view, rank, room.width, below_most + max(0, spare))
 
         def line_at(y: int) -> Line:
             row = rows[y]
