@@ -3,13 +3,13 @@
 import os
 import resource
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from rankscope.agent import room
 from rankscope.protocol import messages as m
+from support import warm
 from support.listener import Listener
 from support.sentinels import no_sentinel
 from support.training import environment
@@ -63,7 +63,7 @@ def test_a_process_without_room_trains_on_and_is_watched_later(
     marker = tmp_path / "seen"
     with Listener(tmp_path / "hub") as hub, no_sentinel(hub.run) as temporary:
         process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, kind, str(spare), str(marker)],
+            [warm.python(), "-c", PROGRAM, kind, str(spare), str(marker)],
             env=environment(
                 {**hub.environ, "TMPDIR": str(temporary), "RANK": "0", "WORLD_SIZE": "1"}
             ),
