@@ -8,8 +8,8 @@ process groups ask for dozens: so it is one that the kernel never gives away by 
 import random
 from pathlib import Path
 
-FIRST, END = 15_000, 30_000
-"""From 30000 on ports of a node may be Kubernetes' own, though nobody listens there."""
+FIRST, END = 15_000, 29_000
+"""29400 and 29500 are torchrun's own; from 30000 on they may be Kubernetes', though none listens."""
 TRIES = 20
 
 EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
