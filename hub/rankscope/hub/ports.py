@@ -9,7 +9,7 @@ import random
 from pathlib import Path
 
 FIRST, END = 15_000, 29_000
-"""29400 and 29500 are torchrun's own; from 30000 on they may be Kubernetes', though none listens."""
+"""29400 and 29500 are torchrun's own; from 30000 on they may be Kubernetes'."""
 TRIES = 20
 
 EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
