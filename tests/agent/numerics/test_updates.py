@@ -47,6 +47,52 @@ def test_a_step_without_update_is_a_step(microbatches: int, end_step: bool) -> N
     assert {record.microbatches for record in loop.records} == {microbatches}
 
 
+@pytest.mark.parametrize("microbatches", [2, 3, 4, 5])
+@pytest.mark.parametrize("skips", [(), (9, 17)], ids=["no skip", "skips"])
+@pytest.mark.parametrize("short", [(), (12,)], ids=["even", "a short step"])
+def test_gradients_that_wait_elsewhere_for_the_last_microbatch_are_not_gone(
+    microbatches: int, skips: tuple[int, ...], short: tuple[int, ...]
+) -> None:
+    """As FSDP2's do, which accumulate unsharded: between microbatches no parameter has one."""
+    model = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    steps = range(1, 25)
+    with observed((model, optimizer)) as seen:
+        for step in steps:
+            kept = torch.zeros(1, 3)
+            for left in reversed(range(microbatches - (step in short))):
+                model(torch.randn(2, 3)).sum().backward()
+                assert model.weight.grad is not None
+                kept += model.weight.grad
+                model.bias.grad = None
+                model.weight.grad = None if left else kept
+            if step not in skips:
+                optimizer.step()
+            optimizer.zero_grad()
+        model(torch.randn(2, 3))
+        assert [record.step for record in seen.steps] == list(steps)
+        assert [record.step for record in seen.steps if not record.updated] == list(skips)
+        assert seen.faults == []
+
+
+def test_an_update_that_asks_for_gradients_several_times_is_one_step() -> None:
+    """L-BFGS has its closure clear them and compute them anew."""
+    model = torch.nn.Linear(3, 1)
+    optimizer: Any = torch.optim.LBFGS(model.parameters(), lr=0.01, max_iter=4)
+
+    def closure() -> float:
+        optimizer.zero_grad()
+        loss = model(torch.ones(2, 3)).square().sum()
+        loss.backward()
+        return float(loss.detach())
+
+    with observed((model, optimizer)) as seen:
+        for _ in range(20):
+            optimizer.step(closure)
+        assert [record.step for record in seen.steps] == list(range(1, 21))
+        assert {record.updated for record in seen.steps} == {True}
+
+
 def test_updates_that_stop_for_good_go_on_as_steps() -> None:
     """A guard that skips every update from some step on does not stop the count."""
     loop = Loop(tuple(range(6, 11)))

@@ -25,7 +25,9 @@ class Updates(Probe):
 
     A loop that calls ``end_step`` says itself where a step ends. In one that does not, an update
     that was left out shows at the next forward: gradients were computed and are gone, all of them.
-    Two models that train in turn look like that at every turn, so that is not believed.
+    Two models that train in turn look like that at every turn, so that is not believed. Nor is it
+    before as many backwards as an update takes, where no gradient was ever there between two of
+    them: FSDP2 keeps them elsewhere until the last microbatch.
 
     Nothing is asked of a gradient at an update itself, where a look costs most and says least.
     """
@@ -41,6 +43,8 @@ class Updates(Probe):
         self._graded: Any = None  # a parameter that had a gradient when one was looked for
         self._updates = self._seen = 0  # in all, and up to the last end without one
         self._recent: deque[bool] = deque(maxlen=RECENT)
+        self._takes: deque[int] = deque(maxlen=RECENT)  # backwards of the last updates
+        self._kept = False  # a gradient was there between two microbatches
         observer.update_ends.append((self, self.on_updated))
 
     def watch_optimizer(self, optimizer: Any, *, first: bool) -> None:
@@ -62,8 +66,11 @@ class Updates(Probe):
             if optimizer is None:
                 return
             graded = with_gradient(optimizer)
-            self._graded = None if graded is None else weakref.ref(graded)
-            if graded is None:
+            if graded is not None:
+                self._graded, self._kept = weakref.ref(graded), True
+                return
+            self._graded = None
+            if self._kept or self.observer.backwards >= max(self._takes):
                 self._missed(now)
 
     def _missed(self, now: float) -> None:
@@ -78,6 +85,7 @@ class Updates(Probe):
 
     def on_updated(self, now: float, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._updates += 1
+        self._takes.append(self.observer.backwards)
         if "found_inf" in optimizer.__dict__:
             self.observer.more["updated"] = took_effect(optimizer)
         else:
