@@ -80,6 +80,8 @@ def test_its_own_fault_leaves_a_clean_terminal_and_a_crash_file_without_values(
     env = {"TMPDIR": str(tmp_path), "PYTHONPATH": tests}
     with Terminal(command, columns=120, env=env) as terminal:
         terminal.wait_for("✓ healthy")
+        terminal.press("2")
+        terminal.wait_for("a step")  # not only the first picture is there, but all that runs
         seen.touch()
         assert terminal.exit_code() == Exit.BUG
         assert terminal.unclean() == []
