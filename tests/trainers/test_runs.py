@@ -168,12 +168,15 @@ def test_no_thread_of_the_process_group_outlives_it(launch: Callable[..., Any]) 
     """One that did could abort a process whose run was fine, while the interpreter ends."""
     arguments = [*SMALL, "--steps", "2"]
     program = f"""
-import os
+import os, time
 from rankscope.trainers.fsdp2 import TRAINER
 from rankscope.trainers.program import main
 before = set(os.listdir("/proc/self/task"))
 assert main(TRAINER, {arguments!r}) == 0
-print("left:", len(set(os.listdir("/proc/self/task")) - before))
+left = lambda: len(set(os.listdir("/proc/self/task")) - before)
+deadline = time.monotonic() + 30  # one is in the list a moment longer than whoever joins it waits
+while left() and time.monotonic() < deadline: time.sleep(0.01)
+print("left:", left())
 """
     ended = launch("-c", program)
     assert (ended.code, ended.stderr) == (0, ""), ended
