@@ -1,5 +1,6 @@
 """A script that is over before its hub is up: its run is known all the same."""
 
+import contextlib
 import os
 import subprocess
 from pathlib import Path
@@ -66,7 +67,8 @@ def test_a_run_shorter_than_its_hubs_start_is_told_in_full(how: str, tmp_path: P
     finally:
         info = directory.read_info()
         if info.hub is not None and psutil.pid_exists(info.hub.pid):
-            os.kill(info.hub.pid, 15)
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.kill(info.hub.pid, 15)
             wait_until(lambda: not rundir.hub_is_alive(directory.read_info()), "its end", 60)
 
 

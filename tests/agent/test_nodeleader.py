@@ -1,5 +1,6 @@
 """Seeing to it that a node has one sentinel that works, whatever happens to it or to its folder."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -79,8 +80,9 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
         finally:
             node.leader.close()
             for process in node.sentinels():
-                process.kill()
-                process.wait(60)
+                with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
+                    process.kill()
+                    process.wait(60)
 
 
 def test_a_sentinel_that_is_stopped_is_replaced(node: Node) -> None:

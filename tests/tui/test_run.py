@@ -255,7 +255,8 @@ def test_a_killed_launcher_leaves_the_command_alone(home: Path) -> None:
             assert all(child.is_running() for child in children)
         finally:
             for child in children:
-                child.kill()
+                with contextlib.suppress(psutil.Error):
+                    child.kill()
 
 
 def test_an_ended_run_is_answered_by_a_hub_that_ends_with_the_asker(home: Path) -> None:

@@ -1,5 +1,6 @@
 """Whatever happens to rankscope beside a run, the run computes the same, bit for bit."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -62,8 +63,9 @@ def lines(history: Path) -> int:
 
 def sentinel_of(home: Path) -> psutil.Process | None:
     for process in belonging_to(home):
-        if "rankscope.agent.sentinel" in process.cmdline():
-            return process
+        with contextlib.suppress(psutil.Error):  # it has just ended
+            if "rankscope.agent.sentinel" in process.cmdline():
+                return process
     return None
 
 

@@ -1,9 +1,11 @@
 """A user's own files never become ours, whatever they are called."""
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from support.runs import Run, belonging_to, environment, wait_until
@@ -61,5 +63,6 @@ def test_modules_in_the_working_directory_are_not_taken_for_ours(tmp_path: Path)
         process.kill()
         process.wait()
         for other in belonging_to(home):
-            other.kill()
+            with contextlib.suppress(psutil.Error):  # it has just ended
+                other.kill()
     wait_until(lambda: not belonging_to(home), "nothing left")

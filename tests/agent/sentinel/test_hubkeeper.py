@@ -4,7 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -32,7 +32,8 @@ def hub_ended_at_last(directory: RunDirectory) -> Iterator[None]:
 def end_hub(directory: RunDirectory) -> None:
     info = directory.read_info()
     if info.hub is not None and hub_is_alive(info):
-        os.kill(info.hub.pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):  # it has just ended
+            os.kill(info.hub.pid, signal.SIGTERM)
         hub = info.hub
         wait_until(lambda: not is_alive(hub.pid, hub.start_time_s), "the hub's end")
 
