@@ -79,6 +79,12 @@ def test_two_ranks_train_the_same_to_the_bit(way: str) -> None:
         assert "numerics_not_covered" not in one["facts"]
 
 
+@pytest.mark.parametrize("way", ["ddp accumulates", "fsdp1 accumulates", "fsdp2 accumulates"])
+def test_each_step_counts_once(way: str) -> None:
+    """Wherever gradients are between microbatches, in a loop that does not say where steps end."""
+    assert [len(one["norms"]) for one in of(way)] == [10, 10]
+
+
 @pytest.mark.parametrize("way", THREE)
 def test_three_ranks_train_the_same_to_the_bit(way: str) -> None:
     """Where a division by the number of ranks leaves its mark on the last bit."""

@@ -33,6 +33,8 @@ from support.observed import Observed, observed
 
 OPTIONS: dict[str, Any] = json.loads(sys.argv[1])
 STEPS = 4
+MANY = 10
+"""Enough steps to learn how a loop goes, and to go wrong then."""
 
 Way = Callable[["Run"], None]
 
@@ -178,7 +180,7 @@ WAYS: dict[str, Way] = {
     "ddp small buckets": lambda run: run.train(
         DDP(net(), gradient_as_bucket_view=True, bucket_cap_mb=0.002)
     ),
-    "ddp accumulates": lambda run: run.train(DDP(net()), microbatches=3),
+    "ddp accumulates": lambda run: run.train(DDP(net()), microbatches=3, steps=MANY),
     "ddp view accumulates": lambda run: run.train(
         DDP(net(), gradient_as_bucket_view=True), microbatches=3
     ),
@@ -217,7 +219,7 @@ WAYS: dict[str, Way] = {
     ),
     "fsdp1": lambda run: run.train(flat(net(), False)),
     "fsdp1 orig": lambda run: run.train(flat(net(), True)),
-    "fsdp1 accumulates": lambda run: run.train(flat(net(), True), microbatches=3),
+    "fsdp1 accumulates": lambda run: run.train(flat(net(), True), microbatches=3, steps=MANY),
     "fsdp1 bf16": lambda run: run.train(
         flat(net(), True, mixed_precision=MixedPrecision(torch.bfloat16, torch.float32))
     ),
@@ -225,7 +227,9 @@ WAYS: dict[str, Way] = {
         flat(net(), True), microbatches=3, spoil=output_spoiler(1, 2, 2)
     ),
     "fsdp2": lambda run: run.train(sharded(net())),
-    "fsdp2 accumulates": lambda run: run.train(sharded(net()), microbatches=3, sync=set_sync),
+    "fsdp2 accumulates": lambda run: run.train(
+        sharded(net()), microbatches=3, sync=set_sync, steps=MANY
+    ),
     "fsdp2 kept": lambda run: run.train(sharded(net(), reshard_after_forward=False)),
     "fsdp2 bf16": lambda run: run.train(
         sharded(net(), mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32)),
