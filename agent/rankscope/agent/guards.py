@@ -37,47 +37,88 @@ def entry(observer: "Observer", *parts: Part, anywhere: bool = False, eager: boo
 
     ``anywhere``: not only on the training thread. ``eager``: dynamo never gets here.
     """
-    clock = time.monotonic
-    ident = threading.get_ident
-    compiling = torch.compiler.is_dynamo_compiling
-    runs = _runs(parts)
-
-    def entered(subject: Any, args: Any, more: Any) -> bool | None:
-        # Constant to dynamo, which then traces nothing of the rest and does not break a graph.
-        if not eager and compiling():
-            return None
-        began = clock()
-        if not observer.on or not (anywhere or ident() == observer.thread):
-            return True
-        spent_s, kernel_s = observer.spent_s, observer.kernel_s
-        for numbers, run in runs:
-            if numbers:
-                run_kernel_s, run_s = observer.kernel_s, clock()
-            for probe, body in run:
-                if probe.on:
-                    try:
-                        body(began, subject, args, more)
-                    except Exception as error:
-                        if switch.is_users(error):
-                            raise
-                        observer.fault(probe, error)
-            if numbers:  # set, not added: kernels within have been counted already
-                observer.kernel_s = run_kernel_s + clock() - run_s
-        took_s = clock() - began
-        if observer.kernel_s is not kernel_s:
-            took_s -= observer.kernel_s - kernel_s
-        # Not added but set: a part may run other entries, whose time is within its own.
-        observer.spent_s = spent_s + took_s
-        return None
-
+    key = (anywhere, eager, *((_numbers(part), _target(part[1])) for part in parts))
+    make = _makers.get(key)
+    if make is None:
+        make = _makers[key] = _maker([_numbers(part) for part in parts], anywhere, eager)
+    entered: Entry = make(observer, _failed, *itertools.chain.from_iterable(parts))
     never_compiled(entered.__code__, within=True)
     return entered
 
 
-def _runs(parts: tuple[Part, ...]) -> tuple[tuple[bool, tuple[Part, ...]], ...]:
-    """The parts in their order, those next to each other together whose time is counted alike."""
-    grouped = itertools.groupby(parts, lambda part: bool(getattr(part[0], "numbers", False)))
-    return tuple((numbers, tuple(run)) for numbers, run in grouped)
+_makers: dict[Any, Callable[..., Entry]] = {}
+"""By what is called in an entry."""
+
+
+def _numbers(part: Part) -> bool:
+    return bool(getattr(part[0], "numbers", False))
+
+
+def _target(body: Any) -> Any:
+    """What is the same of a body whenever it is placed."""
+    return getattr(body, "__func__", type(body))
+
+
+def _maker(numbers: list[bool], anywhere: bool, eager: bool) -> Callable[..., Entry]:
+    """What makes an entry of as many parts, given observer, ``_failed`` and (probe, body) of each.
+
+    It is written out, not a loop over its parts: the interpreter learns at each place of a function
+    what is called there, and where that changes from part to part it goes the long way round every
+    time, which with cold caches took longer than the parts. For the same reason no two entries
+    share such a function, but those that call the same, so that what was learned is not lost when
+    probes are placed again.
+    """
+    names = [f"probe{at}, body{at}" for at in range(len(numbers))]
+    # Constant to dynamo, which then traces nothing of the rest and does not break a graph.
+    compiled = [] if eager else ["if compiling(): return None"]
+    elsewhere = "not observer.on" + ("" if anywhere else " or ident() != observer.thread")
+    lines = [
+        *compiled,
+        "began = clock()",
+        f"if {elsewhere}: return True",
+        "spent_s, kernel_s = observer.spent_s, observer.kernel_s",
+    ]
+    for looks, run in itertools.groupby(range(len(numbers)), numbers.__getitem__):
+        if looks:
+            lines.append("run_kernel_s, run_s = observer.kernel_s, clock()")
+        for at in run:
+            lines += [
+                f"if probe{at}.on:",
+                f"    try: body{at}(began, subject, args, more)",
+                f"    except Exception as error: failed(observer, probe{at}, error)",
+            ]
+        if looks:
+            # Set, not added: kernels within have been counted already.
+            lines.append("observer.kernel_s = run_kernel_s + clock() - run_s")
+    lines += [
+        "took_s = clock() - began",
+        "if observer.kernel_s is not kernel_s: took_s -= observer.kernel_s - kernel_s",
+        # Not added but set: a part may run other entries, whose time is within its own.
+        "observer.spent_s = spent_s + took_s",
+        "return None",
+    ]
+    text = [
+        f"def make({', '.join(['observer', 'failed', *names])}):",
+        "    def entered(subject, args, more):",
+        *(f"        {line}" for line in lines),
+        "    return entered",
+    ]
+    space: dict[str, Any] = {
+        "clock": time.monotonic,
+        "ident": threading.get_ident,
+        "compiling": torch.compiler.is_dynamo_compiling,
+    }
+    # By its file it is known to be ours, wherever stacks are looked at.
+    exec(compile("\n".join(text), __file__, "exec"), space)
+    made: Callable[..., Entry] = space["make"]
+    return made
+
+
+def _failed(observer: "Observer", probe: "Probe", error: Exception) -> None:
+    """Called where ``error`` is being handled."""
+    if switch.is_users(error):
+        raise
+    observer.fault(probe, error)
 
 
 def guard(

@@ -25,6 +25,7 @@ from rankscope.agent.probes.exceptions import describe
 from rankscope.agent.probes.facts import Facts
 from rankscope.agent.probes.gradients.probe import Gradients
 from rankscope.agent.probes.gradnorm import GradNormProbe
+from rankscope.agent.probes.issued import Issued
 from rankscope.agent.probes.late import LateReader
 from rankscope.agent.probes.loader import Loader
 from rankscope.agent.probes.loss import Loss
@@ -57,7 +58,8 @@ class Observer:
         """Wakes the sending thread; set by whoever runs it."""
         self.on = True
         self.going_on: Callable[[], None] | None = None
-        """Called as the first forward, or the first backward, of a step begins."""
+        """Called as the first forward, or the first backward, of a step begins; what it raises goes
+        to ``cannot_go_on``."""
         self.facts_changed = False
         self.spent_s = self.kernel_s = 0.0  # bookkeeping and norm kernels since the beginning
         self.reported: int | None = None  # id of the exception that was sent
@@ -98,6 +100,7 @@ class Observer:
         self.memory = self._probe(MemoryProbe)
         self.state = self._probe(StateBytes)
         self.collectives = self._probe(Collectives)
+        self.issued = self._probe(Issued)
         self.facts = self._probe(Facts)
         self.step = self._probe(Step)
         self.backward = self._probe(Backward)
@@ -202,6 +205,13 @@ class Observer:
             self.noted.append((events.FAULT, now, probe.name, switch.one_line(error)))
             self.urgent()
 
+    def cannot_go_on(self, error: Exception) -> None:
+        """``going_on`` failed, which others call on the way: they go on without."""
+        if switch.is_users(error):
+            raise error
+        self.going_on = None
+        self.fault(self.issued, error)
+
     # what the probes ask for
 
     @property
@@ -215,21 +225,19 @@ class Observer:
         outputs: Any = ()
         backwards: Any = ()
         grad_norm = sharded = None
-        try:  # as ``ask`` does it, with fewer lines of code to fetch
-            if loss.on and loss.found:
-                outputs, backwards = loss.take()
-        except Exception as error:
-            if switch.is_users(error):
-                raise
-            self.fault(loss, error)
-        try:
-            if norm.on and norm.found is not None:
-                grad_norm, sharded = norm.take()
-        except Exception as error:
-            if switch.is_users(error):
-                raise
-            self.fault(norm, error)
-        self.signs.end_step()
+        # What they found is taken here, and not by calls of theirs: each is more code to fetch.
+        if loss.found:
+            outputs, backwards = loss.outputs, loss.backwards
+            loss.outputs, loss.backwards = [], []
+            loss.untrained, loss.found = 0, False
+        if norm.found is not None:
+            grad_norm, sharded = norm.found
+            norm.found = None
+        signs = self.signs
+        if signs.bad or signs.steps_since >= 0:
+            signs.end_step()
+        elif signs.seen:
+            signs.seen.clear()
         number = self.number
         self.number = number + 1
         if self.cuda:

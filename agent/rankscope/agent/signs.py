@@ -28,6 +28,11 @@ class Signs:
     The step of a sign is filled in by whoever knows it, later: it is 0 here.
     """
 
+    __slots__ = (
+        *("_before", "_looking", "_more", "_new", "_publish", "_stages", "_told"),
+        *("also", "bad", "seen", "steps_since"),
+    )
+
     def __init__(self, publish: Publish) -> None:
         self.bad = False
         """Whether anything was found in the step in work."""
@@ -35,6 +40,8 @@ class Signs:
         """Completed steps since the last one in which something was found; -1: never was."""
         self.also: list[Callable[[], None]] = []
         """Looks at other stages, each called before something new is published; may add to it."""
+        self.seen: set[Stage] = set()
+        """Stages that were looked at in the step in work."""
         self._looking = False
         self._publish = publish
         self._new: dict[tuple[Stage, int], list[Sign]] = {}
@@ -42,11 +49,10 @@ class Signs:
         self._told: dict[tuple[Stage, int], int] = {}
         self._stages: set[Stage] = set()  # bad in the step in work
         self._before: set[Stage] = set()  # bad in the step before
-        self._looked: set[Stage] = set()
 
     def looked(self, stage: Stage) -> None:
         """``stage`` was looked at in the step in work, whatever was found."""
-        self._looked.add(stage)
+        self.seen.add(stage)
 
     def add(
         self,
@@ -60,7 +66,7 @@ class Signs:
     ) -> None:
         """Something is not finite. Names of one stage and microbatch are told up to a number."""
         self.bad = True
-        self._looked.add(stage)
+        self.seen.add(stage)
         self._stages.add(stage)
         key = (stage, microbatch)
         told = self._told[key] = self._told.get(key, 0) + 1
@@ -103,10 +109,13 @@ class Signs:
             finally:
                 self._looking = False
             signs = self._take()
-            self._publish(signs[: limits.MAX_SIGNS], tuple(sorted(self._looked)))
+            self._publish(signs[: limits.MAX_SIGNS], tuple(sorted(self.seen)))
 
     def end_step(self) -> None:
-        """The step in work ends: publish what is left, and begin with a clean slate."""
+        """The step in work ends: publish what is left, and begin with a clean slate.
+
+        Where nothing was ever bad it is enough to forget what was ``seen``.
+        """
         if self.bad:
             self.publish()
             self.bad = False
@@ -118,8 +127,8 @@ class Signs:
         elif self.steps_since >= 0:
             self.steps_since += 1
             self._before = set()
-        if self._looked:
-            self._looked.clear()
+        if self.seen:
+            self.seen.clear()
 
     def _take(self) -> tuple[Sign, ...]:
         """New signs, in the order in which their stages were seen; with how many more there are."""

@@ -293,6 +293,7 @@ def test_a_box_that_fails_switches_off_no_other_probe(issued: Issued) -> None:
     whole, issued.box = issued.box, BlackBox()
     issued.box.write(1, 1, encoded(what()))
     issued.box.close()
+    observer.going_on = issued.box.went_on
     try:
         model(four()).backward()
         assert not issued.on

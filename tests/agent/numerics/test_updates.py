@@ -141,6 +141,35 @@ def test_no_optimizer_no_flag() -> None:
         assert [record.updated for record in seen.steps] == [None] * 3
 
 
+def test_gradients_that_are_left_in_part_are_no_skip() -> None:
+    """A layer that is trained in some microbatches only says nothing about the others'."""
+    one, other = torch.nn.Linear(3, 1), torch.nn.Linear(3, 1)
+    model = torch.nn.ModuleList([one, other])
+    model.forward = lambda at: model[at](torch.ones(2, 3))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with observed((model, optimizer)) as seen:
+        for step in range(12):
+            for at in (0, 1) if step < 6 else (1, 1):
+                model(at).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        assert [record.updated for record in seen.steps] == [True] * 12
+        assert seen.faults == []
+
+
+def test_a_fault_in_seeing_updates_accuses_nobody() -> None:
+    """Of steps whose update could not be seen it is not said that they had none."""
+    model = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with observed((model, optimizer)) as seen:
+        seen.observer.fault(seen.observer.updates, RuntimeError("for a test"))
+        for _ in range(3):
+            model(torch.randn(2, 3)).sum().backward()
+            optimizer.step()
+            seen.end_step(None, None)
+        assert [record.updated for record in seen.steps] == [None] * 3
+
+
 def test_a_scaler_that_finds_an_overflow_skips_the_update() -> None:
     """With an ordinary optimizer, which it does not call, and with a fused one, which it does."""
     for fused in (False, True):

@@ -14,12 +14,15 @@ class Backward(Probe):
     name: ClassVar[str] = "backward"
     guarded: ClassVar[tuple[str, ...]] = ("on_begin", "on_end")
 
+    __slots__ = ("_begins", "_depth", "_ends", "_note", "_original", "_wrapper")
+
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
         self._wrapper: Any = None
         self._original: Any = None
         self._depth = 0
         self._note = observer.noted.append
+        self._begins, self._ends = events.BEGIN_BACKWARD, events.END_BACKWARD
 
     def install(self) -> None:
         original = torch.autograd.backward
@@ -58,10 +61,13 @@ class Backward(Probe):
 
     def on_begin(self, now: float, tensors: Any, args: Any, kwargs: Any) -> None:
         depth, self._depth = self._depth, self._depth + 1
-        self._note((events.BEGIN_BACKWARD, now))
+        self._note((self._begins, now))
         observer = self.observer
         if not depth and not observer.backwards and observer.going_on is not None:
-            observer.going_on()
+            try:
+                observer.going_on()
+            except Exception as error:  # noqa: BLE001 - sorted out there
+                observer.cannot_go_on(error)
 
     def on_end(self, now: float, tensors: Any, args: Any, kwargs: Any) -> None:
         if self._depth > 1:
@@ -69,4 +75,4 @@ class Backward(Probe):
         else:
             self._depth = 0
             self.observer.backwards += 1
-        self._note((events.END_BACKWARD, now))
+        self._note((self._ends, now))

@@ -20,7 +20,8 @@ class Probe:
     """Whether it looks at what tensors hold: then its time is counted with the kernels', whose
     share of a step it has to keep to, and not as bookkeeping."""
 
-    __slots__ = ("__dict__", "on")
+    # What is touched at every step lies together: a probe that has such adds it to these.
+    __slots__ = ("__dict__", "observer", "on")
 
     def __init__(self, observer: "Observer") -> None:
         self.observer = observer

@@ -37,11 +37,14 @@ class GradNorm(NamedTuple):
 
 class GradNormProbe(Probe):
     name: ClassVar[str] = "gradnorm"
-    guarded: ClassVar[tuple[str, ...]] = ("on_clipped", "on_step", "take")
+    guarded: ClassVar[tuple[str, ...]] = ("on_clipped", "on_step")
+
+    __slots__ = ("_pace", "_steps", "found")
 
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
         self.found: GradNorm | None = None
+        """The norm of the step in work, until who ends the step takes it."""
         self._steps = 0
         # Intervals are counted from the first step, so that ranks with different costs still have
         # steps in common, which the hub needs to combine shards.
@@ -88,11 +91,6 @@ class GradNormProbe(Probe):
         cost_s = time.monotonic() - now
         self.observer.kernel_s += cost_s
         self._pace.took(steps, now, cost_s)
-
-    def take(self) -> GradNorm | None:
-        """The step's norm, and a clean slate."""
-        found, self.found = self.found, None
-        return found
 
 
 def _wrap(original: Any, clipped: Any) -> Any:

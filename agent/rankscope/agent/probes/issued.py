@@ -74,7 +74,7 @@ class Issued(Probe):
             if hasattr(ProcessGroup, method):
                 self._place(ProcessGroup, method, functools.partial(self._noted, method, called))
         if self.box is not None:
-            self.observer.going_on = self._going_on
+            self.observer.going_on = self.box.went_on
         self._place(Work, "wait", lambda it: _timed(it, self.observer))
 
     def _place(self, owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
@@ -107,16 +107,6 @@ class Issued(Probe):
         if self in _lingering:
             _lingering.remove(self)
         self.uninstall()
-
-    def _going_on(self) -> None:
-        """The training thread begins the first forward, or the first backward, of a step."""
-        if self.on and self.box is not None:
-            try:
-                self.box.went_on()
-            except Exception as error:
-                if switch.is_users(error):
-                    raise
-                self.observer.fault(self, error)  # it is another probe that asks: that one goes on
 
     def uninstall(self) -> None:
         self.observer.going_on = None

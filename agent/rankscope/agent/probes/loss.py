@@ -23,15 +23,18 @@ LOOK_AT_OUTPUTS = 3
 
 class Loss(Probe):
     name: ClassVar[str] = "loss"
-    guarded: ClassVar[tuple[str, ...]] = ("on_output", "on_backward", "given", "take")
+    guarded: ClassVar[tuple[str, ...]] = ("on_output", "on_backward", "given")
+
+    __slots__ = ("_told", "backwards", "found", "outputs", "untrained")
 
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
         self.found = False
-        """Whether there is something to take."""
-        self._outputs: list[Scalar] = []
-        self._backwards: list[Scalar] = []
-        self._untrained = 0  # scalar outputs whose backward has not come yet
+        """Whether there is something for who ends the step to take."""
+        self.outputs: list[Scalar] = []
+        self.backwards: list[Scalar] = []
+        self.untrained = 0
+        """Scalar outputs whose backward has not come yet."""
         self._told = False  # end_step was given the loss: nothing need be found
         self._misses = 0
         self._removals: list[Callable[[], None]] = []
@@ -51,10 +54,10 @@ class Loss(Probe):
             return
         found = scalar(_loss_in(output))
         if found is not None:
-            self._outputs.append(found)
+            self.outputs.append(found)
             self.found = True
-            self._untrained += 1
-        elif not self._outputs:
+            self.untrained += 1
+        elif not self.outputs:
             self._misses += 1
             if self._misses >= LOOK_AT_OUTPUTS:  # this model returns none: look no more
                 self.uninstall()
@@ -65,39 +68,28 @@ class Loss(Probe):
         if self._told:
             return
         if read is not None and read[0] is tensors and type(read[1]) is float:
-            if self._untrained:
-                self._untrained -= 1
+            if self.untrained:
+                self.untrained -= 1
             else:
-                self._backwards.append(read[1])
+                self.backwards.append(read[1])
                 self.found = True
             return
         if recorded():
             return
-        if self._untrained:  # the model has returned this loss itself, unscaled
-            self._untrained -= 1
+        if self.untrained:  # the model has returned this loss itself, unscaled
+            self.untrained -= 1
             return
         if type(tensors) is not Tensor and isinstance(tensors, tuple | list) and len(tensors) == 1:
             tensors = tensors[0]
         found = scalar(tensors)
         if found is not None:
-            self._backwards.append(found)
+            self.backwards.append(found)
             self.found = True
 
     def given(self, loss: Any) -> Scalar | None:
         """The loss that ``end_step`` was given, as a number."""
         found = scalar(loss)
         self._told = self._told or found is not None
-        return found
-
-    def take(self) -> tuple[list[Scalar], list[Scalar]]:
-        """What was found in this step (outputs, backwards), and a clean slate."""
-        found = self._outputs, self._backwards
-        if self._outputs:
-            self._outputs = []
-        if self._backwards:
-            self._backwards = []
-        self._untrained = 0
-        self.found = False
         return found
 
     def on_device(

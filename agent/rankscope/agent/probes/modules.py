@@ -13,10 +13,13 @@ class Modules(Probe):
     name: ClassVar[str] = "modules"
     guarded: ClassVar[tuple[str, ...]] = ("on_begin", "on_begin_further", "on_end")
 
+    __slots__ = ("_begins", "_ends", "_note", "_removals", "_trains")
+
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
         self._removals: list[Callable[[], None]] = []
         self._note = observer.noted.append
+        self._begins, self._ends = events.BEGIN_FORWARD, events.END_FORWARD
         self._trains = torch.is_grad_enabled
 
     def watch_model(self, model: Any, *, first: bool) -> None:
@@ -35,14 +38,17 @@ class Modules(Probe):
         observer = self.observer
         if trains and observer.microbatch:  # may end a step before this forward begins
             observer.ask(observer.updates, lambda: observer.updates.on_further_forward(now))
-        self._note((events.BEGIN_FORWARD, now, trains))
+        self._note((self._begins, now, trains))
         if trains:
             if not observer.microbatch and observer.going_on is not None:
-                observer.going_on()
+                try:
+                    observer.going_on()
+                except Exception as error:  # noqa: BLE001 - sorted out there
+                    observer.cannot_go_on(error)
             observer.microbatch += 1
 
     def on_begin_further(self, now: float, module: Any, args: Any, kwargs: Any) -> None:
         self._note((events.BEGIN_FURTHER_FORWARD, now, self._trains()))
 
     def on_end(self, now: float, module: Any, args: Any, output: Any) -> None:
-        self._note((events.END_FORWARD, now))
+        self._note((self._ends, now))

@@ -13,11 +13,16 @@ class Optimizer(Probe):
     name: ClassVar[str] = "optimizer"
     guarded: ClassVar[tuple[str, ...]] = ("on_begin", "on_end", "on_end_first")
 
+    __slots__ = ("_begins", "_clock", "_ends", "_handles", "_ident", "_note", "_stepped")
+
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
         self._handles: list[Any] = []
         self._note = observer.noted.append
         self._clock = time.monotonic
+        self._ident = threading.get_ident
+        self._begins, self._ends = events.BEGIN_OPTIMIZER, events.END_OPTIMIZER
+        self._stepped = events.STEPPED
 
     def watch_optimizer(self, optimizer: Any, *, first: bool) -> None:
         before = self.observer.update_begins if first else []
@@ -37,16 +42,16 @@ class Optimizer(Probe):
 
     def on_begin(self, now: float, optimizer: Any, args: Any, kwargs: Any) -> None:
         # The thread that steps the optimizer is the one that trains, whoever attached.
-        self.observer.thread = threading.get_ident()
+        self.observer.thread = self._ident()
         # What other probes did just before, in the same entry, is no time of the optimizer's.
-        self._note((events.BEGIN_OPTIMIZER, self._clock()))
+        self._note((self._begins, self._clock()))
 
     def on_end(self, now: float, optimizer: Any, args: Any, kwargs: Any) -> None:
-        self._note((events.END_OPTIMIZER, now))
+        self._note((self._ends, now))
 
     def on_end_first(self, now: float, optimizer: Any, args: Any, kwargs: Any) -> None:
-        step = self.observer.step
-        if step.called and step.on:
-            self._note((events.END_OPTIMIZER, now))
+        observer = self.observer
+        if observer.step.called and observer.step.on:
+            self._note((self._ends, now))
         else:
-            self.observer.note_step(events.STEPPED, now)
+            observer.note_step(self._stepped, now)

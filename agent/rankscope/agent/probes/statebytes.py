@@ -42,6 +42,8 @@ class StateBytes(Probe):
     name: ClassVar[str] = "state"
     guarded: ClassVar[tuple[str, ...]] = ("on_update", "facts")
 
+    __slots__ = ("_due", "_facts", "_updates", "bytes")
+
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
         self.bytes: int | None = None

@@ -15,6 +15,8 @@ class Step(Probe):
     name: ClassVar[str] = "step"
     guarded: ClassVar[tuple[str, ...]] = ("on_end_step",)
 
+    __slots__ = ("called",)
+
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
         self.called = False

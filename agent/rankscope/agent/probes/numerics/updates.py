@@ -35,6 +35,10 @@ class Updates(Probe):
     name: ClassVar[str] = "updates"
     guarded: ClassVar[tuple[str, ...]] = ("on_updated",)
 
+    __slots__ = (
+        *("_graded", "_kept", "_optimizer", "_recent", "_seen", "_takes", "_updates", "watched"),
+    )
+
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
         self.watched = False
