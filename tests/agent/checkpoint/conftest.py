@@ -1,14 +1,19 @@
 """Runs of real ranks that save."""
 
 import multiprocessing
+import os
 from collections.abc import Callable, Iterator
+from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.ports import free_port
 from support.savingrank import run
+
+TESTS = str(Path(__file__).resolve().parents[2])
 
 TIMEOUT_S = 200.0
 """Far beyond what any run here takes; one that gets there hangs."""
@@ -18,10 +23,20 @@ context = multiprocessing.get_context("forkserver")
 context.set_forkserver_preload(["support.savingwarm"])
 
 
+def start_server() -> None:
+    """Start that process, which finds ``support`` only in its environment; and with one thread."""
+    found = os.pathsep.join(filter(None, [TESTS, os.environ.get("PYTHONPATH")]))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ("PYTHONPATH", found), ("OMP_NUM_THREADS", "1"):
+            patch.setenv(name, value)
+        forkserver.ensure_running()
+
+
 class Ranks:
     """Processes of one run."""
 
     def __init__(self, count: int, told: dict[str, Any]) -> None:
+        start_server()
         port = free_port()
         self.processes: list[ForkServerProcess] = []
         self._answers = []
