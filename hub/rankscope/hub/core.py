@@ -269,6 +269,7 @@ class Core:
             self._log.once("bug in diagnosis", traceback.format_exc())
         log = self.know.incidents
         findings = standing.after_absence(state, findings, log, now_s)
+        findings = standing.while_silent(state, findings, log, now_s)
         self.know.findings = standing.after_end(state, findings, log, now_s)
         self.know.diagnosed_s = now_s
         log.saved = last_checkpoint(state)

@@ -1,18 +1,20 @@
 """A hang that is known stays where the moment alone would not show it. Pure.
 
-A hub that was away learns anew what its ranks wait in, which takes a second or two. And when a run
-that hangs is ended from outside, as such a run is, no rank is left that waits for another: that it
-was ended is true, and not why.
+Whoever is not heard for a moment, on a busy machine, has not moved for all that is known. A hub
+that was away learns anew what its ranks wait in, which takes a second or two. And when a run that
+hangs is ended from outside, as such a run is, no rank is left that waits for another: that it was
+ended is true, and not why.
 """
 
 import msgspec
 import numpy as np
 
 from rankscope.hub.diagnose import endings
-from rankscope.hub.diagnose.hang.scene import critical_s
+from rankscope.hub.diagnose.hang.scene import FRESH_S, critical_s
 from rankscope.hub.incidents import Incidents
 from rankscope.hub.liveness import live
 from rankscope.hub.state import RunState
+from rankscope.hub.state.ranks import ALIVE
 from rankscope.hub.state.silence import LOST_S
 from rankscope.protocol.shapes import Finding, Incident
 
@@ -52,6 +54,30 @@ def after_absence(
         for entry in incidents.open.values()
         if _was_critical(entry, state.attempt, HANGS) and entry.at_s <= state.away_until_s
     ]
+    return [*held, *(f for f in findings if f.kind not in HANGS)] if held else findings
+
+
+def while_silent(
+    state: RunState, findings: list[Finding], incidents: Incidents, now_s: float
+) -> list[Finding]:
+    """``findings`` with the hang that was known, while some in it are not heard and none moved."""
+    if any(finding.severity == "critical" for finding in findings):
+        return findings
+    alive = live(state)
+    ranks = state.ranks
+    silent_s = now_s - ranks.heard_s[: len(alive)]
+    there = (silent_s <= LOST_S) | (ranks.process[: len(alive)] == ALIVE)
+    moved_s = np.fmax(ranks.moved_s, state.progress.moved_s[: len(ranks.moved_s)])
+    held = []
+    for entry in incidents.open.values():
+        if not _was_critical(entry, state.attempt, HANGS):
+            continue
+        named = {*entry.finding.ranks, *entry.finding.victims}
+        here = [rank for rank in named if rank < len(alive) and alive[rank]]
+        if not here or not there[here].all() or not (silent_s[here] > FRESH_S).any():
+            continue
+        if moved_s[here].max() <= entry.at_s:
+            held.append(_still(entry, now_s))
     return [*held, *(f for f in findings if f.kind not in HANGS)] if held else findings
 
 

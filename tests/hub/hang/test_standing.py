@@ -1,5 +1,7 @@
 """A hang that is known stays the verdict: while the hub was away, and once the run was ended."""
 
+from collections.abc import Callable
+
 import pytest
 
 from rankscope.protocol import messages as m
@@ -47,6 +49,57 @@ def test_a_hang_goes_on_over_an_absence_of_the_hub(away_s: float, step_s: float)
         ("opened", "missing-collective", "info"),
         ("opened", "missing-collective", "critical"),
     ]
+
+
+def stuck() -> Job:
+    """All ranks have entered a collective, and none leaves it."""
+    job = Job(World(ranks=4)).steps(12, step_s=0.1)
+    job.enters(TOKENS).hang(0.75)
+    for rank in range(4):
+        job.operations(rank).stack(rank)
+    return job.hang(8.0)
+
+
+def starved() -> Job:
+    """Rank 2 of 4 waits for its batch."""
+    job = Job(World(ranks=4)).steps(12, step_s=0.1)
+    job.world.phase(2, m.Phase.DATA)
+    return job.enters(TOKENS, ranks=(0, 1, 3)).hang(3.0)
+
+
+@pytest.mark.parametrize("mute", [(2,), (0,), (0, 1, 3), (0, 1, 2, 3)])
+@pytest.mark.parametrize("silence_s", [1.25, 2.0, 4.0])
+@pytest.mark.parametrize("made", [hung, stuck, starved])
+def test_no_word_is_no_movement(
+    made: Callable[[], Job], silence_s: float, mute: tuple[int, ...]
+) -> None:
+    """On a busy machine ranks are not heard for a while, again and again: the hang goes on."""
+    job = made()
+    (before,) = seen(job)
+    for _ in range(3):
+        for rank in mute:
+            job.world.ranks[rank].mute = True
+        job.hang(silence_s)
+        assert before in seen(job)
+        for rank in mute:
+            job.world.ranks[rank].mute = False
+        job.hang(1.0)
+        assert before in seen(job)
+    of_kind = [entry[0] for entry in log(job) if entry[1:] == before]
+    assert of_kind == ["opened"]
+
+
+def test_a_rank_that_moved_unheard_ends_the_hang_when_it_is_heard() -> None:
+    """Its silence had kept the verdict, its word ends it."""
+    job = hung()
+    job.world.ranks[2].mute = True
+    job.hang(2.0)
+    job.world.ranks[2].mute = False
+    job.does(TOKENS, ranks=(2,))
+    for rank in (0, 1, 3):
+        job.completed[rank] = dict(job.entered[rank])
+    job.steps(1)
+    assert seen(job) == []
 
 
 def test_a_rank_that_came_while_the_hub_was_away_ends_the_hang() -> None:
