@@ -15,11 +15,6 @@ class Pace:
     step out (else ``share``, too). ``typical`` is what counts of the newest costs.
     """
 
-    __slots__ = (
-        *("_costs_s", "_free_s", "_gapless", "_last", "_least_s", "_max_every", "_share"),
-        *("_steps_s", "_typical", "every"),
-    )
-
     def __init__(
         self,
         *,
