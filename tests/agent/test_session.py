@@ -16,6 +16,7 @@ from rankscope.agent import Agent, attach, registry, switch
 from rankscope.agent.sender import Sender
 from rankscope.agent.session import Session
 from rankscope.agent.talk import Sequence
+from rankscope.protocol import messages as m
 from support.listener import Listener
 from support.sentinels import no_sentinel
 from support.wire import wait_until
@@ -199,6 +200,24 @@ def test_every_action_is_done_and_the_users_exception_is_the_one_raised() -> Non
             failing(ValueError()), failing(KeyboardInterrupt()), lambda: done.append(1)
         )
     assert done == [1]
+
+
+def test_a_pause_is_said_and_ends_with_the_next_beat(hub: Listener) -> None:
+    """Who goes on unobserved says so, says nothing then, and is heard again."""
+    model, optimizer = small()
+    agent = attach(model, optimizer)
+    try:
+        train(model, optimizer)
+        wait_until(lambda: hub.of_kind(m.Beat), "it is heard")
+        agent.pause_observing()
+        (said,) = wait_until(lambda: hub.of_kind(m.Goodbye), "it says that it pauses")
+        assert (said.reason, isinstance(hub.all()[-1], m.Goodbye)) == ("paused", True)
+        train(model, optimizer)
+        agent.resume_observing()
+        train(model, optimizer)
+        wait_until(lambda: isinstance(hub.all()[-1], m.Beat), "it is heard again")
+    finally:
+        agent.close()
 
 
 def test_after_the_end_nothing_is_placed_again() -> None:

@@ -75,6 +75,7 @@ class Digest:
             e.RAISED: self._raised,
             e.FAULT: self._fault,
             e.CLOSED: self._closed,
+            e.PAUSED: self._paused,
             e.SIGNS: self._signs,
             e.PARAMETER_NORMS: self._parameter_norms,
             e.CHECKSUMS: self._checksums,
@@ -198,6 +199,10 @@ class Digest:
     def _fault(self, event: Event) -> None:
         _, _, probe, error = event
         self.outbox.put_urgent(ProbeFault, probe=probe, error=error, step=self.phases.snapshot.step)
+
+    def _paused(self, event: Event) -> None:
+        step = self.phases.snapshot.step
+        self.outbox.put_urgent(Goodbye, reason="paused", step=step)
 
     def _closed(self, event: Event) -> None:
         _, now, reason = event

@@ -32,6 +32,7 @@ RAISED: Final = 12
 FAULT: Final = 13
 """``(…, probe, error)``."""
 CLOSED: Final = 14
+PAUSED: Final = 22
 """``(…, reason)``."""
 SIGNS: Final = 15
 """``(…, number, signs, looked)``: of the step whose note has, or will have, that number."""

@@ -46,6 +46,7 @@ class Sender(threading.Thread):
         self.run_name = name
         self.talk = Talk(observer, name, start_step, sequence)
         self.paused = False
+        self._pausing = False
         self._wake = threading.Event()
         self._flushed = threading.Event()
         self._flush_until_s: float | None = None
@@ -64,6 +65,14 @@ class Sender(threading.Thread):
 
     def wake(self) -> None:
         self._wake.set()
+
+    def pause(self) -> None:
+        """Say that nothing more will be said for now, and then rest."""
+        self._pausing = True
+        self._wake.set()
+
+    def resume(self) -> None:
+        self._pausing = self.paused = False
 
     def flush(self, timeout_s: float = FLUSH_S) -> bool:
         """Wait until the hub has confirmed all that was put in, for at most ``timeout_s``."""
@@ -137,6 +146,8 @@ class Sender(threading.Thread):
             return
         assert self._connection is not None
         self.talk.turn(self._connection, now)
+        if self._pausing:
+            self._pausing, self.paused = False, True
 
     def _connected(self, now: float) -> bool:
         if self.talk.identity is None:

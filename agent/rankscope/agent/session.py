@@ -122,11 +122,12 @@ class Session:
     def pause(self) -> None:
         if not self.closed:
             self.observer.uninstall()
-            self.sender.paused = True
+            self.observer.noted.append((events.PAUSED, time.monotonic()))
+            self.sender.pause()
 
     def resume(self) -> None:
         if not self.closed:
-            self.sender.paused = False
+            self.sender.resume()
             self.observer.install()
 
     def costs_s(self) -> tuple[float, float]:

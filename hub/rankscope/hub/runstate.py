@@ -6,6 +6,7 @@ from rankscope.hub.diagnose import endings
 from rankscope.hub.liveness import live
 from rankscope.hub.stall import has_stepped, stalled_s
 from rankscope.hub.state import RunState
+from rankscope.hub.state.ranks import UNOBSERVED
 from rankscope.protocol.shapes import State
 
 ENDED: tuple[State, ...] = ("finished", "failed")
@@ -19,6 +20,8 @@ def run_state(state: RunState, now_s: float) -> State:
     if not state.ranks.heard().any():
         return "failed" if endings.bad_ends(state, now_s).any() else "starting"
     if not live(state).any():
+        if (state.ranks.goodbye == UNOBSERVED).any():
+            return "running"
         return "failed" if endings.ended_badly(state, now_s) else "finished"
     if _paused(state):
         return "paused"
@@ -62,7 +65,7 @@ def last_rank_ended_s(state: RunState) -> float | None:
     """When the last of this attempt's ranks ended; None while one lives or none was heard."""
     ranks = state.ranks
     over = ranks.over()
-    if not over.any() or live(state).any():
+    if not over.any() or live(state).any() or (ranks.goodbye == UNOBSERVED).any():
         return None
     # The goodbye is the end of its training; its interpreter may take a while to leave.
     ends_s = np.fmin(ranks.goodbye_s[over], ranks.ended_s[over])

@@ -282,7 +282,7 @@ class Goodbye(FromRank, frozen=True):
     """The agent ends in an orderly way."""
 
     reason: Name
-    """``finished`` or ``exception``."""
+    """``finished``, ``exception``, or ``paused``: the rank goes on unobserved, for a while."""
     step: Count
     """The last completed step."""
     data_over: bool = False

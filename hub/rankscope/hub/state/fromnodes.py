@@ -7,7 +7,7 @@ from rankscope.hub.state import silence
 from rankscope.hub.state.habits import left_out
 from rankscope.hub.state.nodes import MAX_NODES, LateEnd, Sentinel
 from rankscope.hub.state.plausible import BadMessage, lie_of_node
-from rankscope.hub.state.ranks import FINISHED, NO_GOODBYE
+from rankscope.hub.state.ranks import FINISHED, NO_GOODBYE, UNOBSERVED
 from rankscope.hub.state.sequences import AGAIN, FRESH
 from rankscope.protocol import messages as m
 
@@ -103,6 +103,8 @@ def process_ended(
     if 0 <= pid != end.pid and state.ranks.known[rank]:
         return  # an earlier process of that rank
     state.ranks.ended(end, at_s, received_s)
+    if state.ranks.goodbye[rank] == UNOBSERVED:
+        state.ranks.goodbye[rank] = NO_GOODBYE if end.signal or end.exit_code else FINISHED
     if end.finished and state.ranks.goodbye[rank] == NO_GOODBYE:
         state.ranks.goodbye[rank] = FINISHED  # it has said so, and was not heard
         state.ranks.goodbye_s[rank] = at_s

@@ -4,13 +4,15 @@ import math
 from typing import TYPE_CHECKING
 
 from rankscope.hub.state.plausible import BadMessage, lie_of_rank
-from rankscope.hub.state.ranks import EXCEPTION, FINISHED, NO_GOODBYE
+from rankscope.hub.state.ranks import EXCEPTION, FINISHED, NO_GOODBYE, UNOBSERVED
 from rankscope.hub.state.sequences import AGAIN, FRESH
 from rankscope.hub.state.words import RankException, Rival
 from rankscope.protocol import messages as m
 
 MANY = 512
 """Ranks of a large world: what they tell of a hang waits for the next ordinary diagnosis."""
+
+GOODBYES = {"finished": FINISHED, "exception": EXCEPTION, "paused": UNOBSERVED}
 
 if TYPE_CHECKING:
     from rankscope.hub.state.run import RankHandler, RunState
@@ -135,6 +137,8 @@ def beat(state: "RunState", beat: m.Beat, received_s: float) -> None:
     ranks = state.ranks
     ranks.beat(beat, state.clocks, received_s)
     if ranks.cells.goodbye[beat.rank]:
+        if ranks.goodbye[beat.rank] == UNOBSERVED:
+            ranks.excused_s[beat.rank] = received_s
         ranks.goodbye[beat.rank] = NO_GOODBYE  # it was attached again
     if beat.memory is not None:
         state.words.memory[beat.rank] = beat.memory
@@ -205,7 +209,7 @@ def probe_fault(state: "RunState", fault: m.ProbeFault, received_s: float) -> No
 def goodbye(state: "RunState", goodbye: m.Goodbye, received_s: float) -> None:
     rank = goodbye.rank
     ranks = state.ranks
-    ranks.goodbye[rank] = EXCEPTION if goodbye.reason == "exception" else FINISHED
+    ranks.goodbye[rank] = GOODBYES.get(goodbye.reason, FINISHED)
     ranks.goodbye_s[rank] = state.clocks.place(rank, goodbye.t_s, received_s)
     if goodbye.step > ranks.step.item(rank):
         ranks.step[rank] = goodbye.step

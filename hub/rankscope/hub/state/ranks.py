@@ -26,7 +26,7 @@ UNKNOWN, ALIVE, STOPPED, ENDED = 0, 1, 2, 3
 PROCESS_WORDS = ("unknown", "alive", "stopped", "ended")
 PROCESS_CODES = {word: code for code, word in enumerate(PROCESS_WORDS)}
 
-NO_GOODBYE, FINISHED, EXCEPTION = 0, 1, 2
+NO_GOODBYE, FINISHED, EXCEPTION, UNOBSERVED = 0, 1, 2, 3
 NO_EXIT_CODE = -(1 << 40)
 
 RECENT_STEPS = 64
