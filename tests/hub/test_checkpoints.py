@@ -162,3 +162,25 @@ def test_what_goes_wrong_is_logged_with_the_newest_checkpoint_of_then() -> None:
         ("rank-dead", "opened"): 5,
         ("rank-dead", "closed"): 5,
     }
+
+
+def test_when_something_was_saved_stays_the_same_once_the_run_has_ended() -> None:
+    """Whenever one asks: a save, a command, and one that was refused after the end."""
+    world = ready(1)
+    asked_s = world.now_s
+    request = ask(world).reference
+    world.advance(1.0)
+    saved_s = world.now_s
+    saving(world, 0, "done", step=1, request=request, path="/checkpoints/step-1")
+    world.advance(3.0).finish(0).run_end(0)
+    world.advance(2.0)
+    refused_s = world.now_s
+    assert not ask(world).accepted
+    seen = set()
+    for _ in range(4):
+        found = view(world)
+        assert found.as_of_s is not None
+        ages_s = [one.age_s for one in found.outcomes] + [one.age_s for one in found.commands]
+        seen.add(tuple(round(found.as_of_s - age_s, 3) for age_s in ages_s))
+        world.advance(20.0)
+    assert seen == {(saved_s, refused_s, asked_s)}

@@ -134,13 +134,16 @@ def in_work(state: RunState, pending: Pending | None, text: str, now_s: float) -
 
 
 def past(incidents: Incidents, now_s: float) -> list[Command]:
-    """Those that are over, the newest first; from the incident log."""
+    """Those that are over, the newest first; from the incident log.
+
+    Ages are as of ``now_s``: of what was refused after a run's end they are below zero.
+    """
     found: list[Command] = []
     for entry in reversed(incidents.shown):
         command = entry.command
         if command is None or entry.event != "closed":
             continue
-        gone_s = max(0.0, now_s - entry.at_s)
+        gone_s = now_s - entry.at_s
         found.append(
             Command(
                 request=command.request,

@@ -575,6 +575,8 @@ class CheckpointsView(Shape):
     """As ``control`` in ``status``."""
     parity: Parity | None = None
     """None when there was no restart, or nothing to compare yet."""
+    as_of_s: float | None = None
+    """The moment that all ages here are counted to, hub clock: the end of a run that has ended."""
 
 
 class StepAnomaly(Shape):

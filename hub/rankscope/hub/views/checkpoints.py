@@ -28,11 +28,12 @@ def checkpoints(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes
         outcomes=[_outcome(one, as_of) for one in reversed(state.saves.outcomes)],
         last=last(state),
         command=commands.in_work(state, know.asked, know.pending, as_of),
-        commands=commands.past(know.incidents, now_s),
+        commands=commands.past(know.incidents, as_of),
         paused=commands.paused(state, as_of),
         possible=possible.refusals(state, know.busy(), now_s),
         note=commands.note(state, know.asked, know.pending, now_s),
         parity=parity(state),
+        as_of_s=as_of,
     )
 
 

@@ -22,11 +22,12 @@ def checkpoints_text(
 ) -> list[str]:
     """The newest checkpoint, the save in work, what came of earlier ones, and of commands.
 
-    ``at_s``: the Unix time as of which the view's ages are.
+    ``at_s``: the Unix time of the answer, for a view that does not say as of when its ages are.
     """
+    as_of_s = at_s if view.as_of_s is None else view.as_of_s
 
     def ago(age_s: float) -> str:
-        return numbers.ago(age_s, at_s, over=words.is_over(view))
+        return numbers.ago(age_s, as_of_s, over=words.is_over(view))
 
     lines = [_newest(view)]
     if view.parity is not None:

@@ -63,7 +63,7 @@ def checkpoint_lines(
 
 
 def _ago(age_s: float, view: CheckpointsView, picture: Picture) -> str:
-    at_s = picture.snapshot.view_hub_s
+    at_s = picture.snapshot.view_hub_s if view.as_of_s is None else view.as_of_s
     return numbers.ago(age_s, at_s, over=words.is_over(view))
 
 
