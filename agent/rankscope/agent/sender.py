@@ -142,11 +142,10 @@ class Sender(threading.Thread):
         self.talk.read_notes()
         if self.paused or self.talk.refused:
             return
-        if not self._connected(now):
-            return
-        assert self._connection is not None
-        self.talk.turn(self._connection, now)
-        if self._pausing:
+        if self._connected(now):
+            assert self._connection is not None
+            self.talk.turn(self._connection, now)
+        if self._pausing:  # and said so, where anybody hears
             self._pausing, self.paused = False, True
 
     def _connected(self, now: float) -> bool:
