@@ -7,7 +7,7 @@ job.hang(3.0)                     # nothing moves; who waits says what it is in
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Self
+from typing import Any, Self
 
 from rankscope.protocol import messages as m
 from support.world import World
@@ -124,16 +124,7 @@ class Job:
         threads = (m.Thread("MainThread", True, frames, holds_gil),)
         sim = self.world.ranks[rank]
         if outside:
-            self.world.from_node(
-                sim.host,
-                m.ForeignStacks,
-                attempt=self.world.attempt,
-                rank=rank,
-                pid=sim.pid,
-                threads=threads,
-                native=False,
-                source=source,
-            )
+            self._seen(rank, threads=threads, source=source)
         else:
             self.world.from_rank(
                 rank, m.Stacks, why="stalled", source=source, threads=threads, step=sim.step
@@ -142,18 +133,14 @@ class Job:
 
     def left_behind(self, rank: int, calls: Iterable[Call]) -> Self:
         """The sentinel tells what it found of a rank that has ended."""
-        sim = self.world.ranks[rank]
-        self.world.from_node(
-            sim.host,
-            m.ForeignStacks,
-            attempt=self.world.attempt,
-            rank=rank,
-            pid=sim.pid,
-            threads=(),
-            native=False,
-            operations=operations(calls, {}, self.world.now_s),
-        )
+        self._seen(rank, threads=(), operations=operations(calls, {}, self.world.now_s))
         return self
+
+    def _seen(self, rank: int, **fields: Any) -> None:
+        """The rank's sentinel tells what it saw of it from outside."""
+        sim = self.world.ranks[rank]
+        who = {"attempt": self.world.count(sim.host), "rank": rank, "pid": sim.pid}
+        self.world.from_node(sim.host, m.ForeignStacks, native=False, **who, **fields)
 
     def hang(self, seconds: float) -> Self:
         """Nothing moves for a while; who can speak goes on speaking."""

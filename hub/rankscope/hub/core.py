@@ -126,12 +126,10 @@ class Core:
             return
         if isinstance(message, m.FromRank):
             message = self.state.lives.own(self.state, message)
-        if isinstance(message, m.FromRank) and self._rivals.speaks(
-            peer, message, self.state.attempt
-        ):
-            if not self.state.is_there(message.rank, now_s):
-                self._ask_who(peer, message.rank, now_s)
-            return
+            if self._rivals.speaks(peer, message, self.state.attempt):
+                if not self.state.is_there(message.rank, now_s):
+                    self._ask_who(peer, message.rank, now_s)
+                return
         try:
             news = self.state.apply(message, now_s)
         except BadMessage as error:

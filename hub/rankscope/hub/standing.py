@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from rankscope.hub.diagnose import endings
-from rankscope.hub.diagnose.hang.scene import FRESH_S, critical_s
+from rankscope.hub.diagnose.hang.scene import FRESH_S, critical_s, moved_s
 from rankscope.hub.incidents import Incidents
 from rankscope.hub.liveness import live
 from rankscope.hub.state import RunState
@@ -54,7 +54,7 @@ def after_absence(
         for entry in incidents.open.values()
         if _was_critical(entry, state.attempt, HANGS) and entry.at_s <= state.away_until_s
     ]
-    return [*held, *(f for f in findings if f.kind not in HANGS)] if held else findings
+    return _instead(held, findings)
 
 
 def while_silent(
@@ -67,7 +67,7 @@ def while_silent(
     ranks = state.ranks
     silent_s = now_s - ranks.heard_s[: len(alive)]
     there = (silent_s <= LOST_S) | (ranks.process[: len(alive)] == ALIVE)
-    moved_s = np.fmax(ranks.moved_s, state.progress.moved_s[: len(ranks.moved_s)])
+    last_moved_s = moved_s(state)
     held = []
     for entry in incidents.open.values():
         if not _was_critical(entry, state.attempt, HANGS):
@@ -76,9 +76,9 @@ def while_silent(
         here = [rank for rank in named if rank < len(alive) and alive[rank]]
         if not here or not there[here].all() or not (silent_s[here] > FRESH_S).any():
             continue
-        if moved_s[here].max() <= entry.at_s:
+        if last_moved_s[here].max() <= entry.at_s:
             held.append(_still(entry, now_s))
-    return [*held, *(f for f in findings if f.kind not in HANGS)] if held else findings
+    return _instead(held, findings)
 
 
 def after_end(
@@ -94,6 +94,11 @@ def after_end(
         if _was_critical(entry, state.attempt, STANDS) and until_s >= ended_s - ENDING_S:
             return [_still(entry, now_s), *findings]
     return findings
+
+
+def _instead(held: list[Finding], findings: list[Finding]) -> list[Finding]:
+    """``findings`` with the hangs that go on, where there are any, in place of their own."""
+    return [*held, *(f for f in findings if f.kind not in HANGS)] if held else findings
 
 
 def _of_all(state: RunState, end: Finding) -> bool:

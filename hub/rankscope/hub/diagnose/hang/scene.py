@@ -153,10 +153,9 @@ def look(state: RunState, now_s: float) -> Scene | None:
     if not alive.any() and not failed:
         return None
     ranks = state.ranks
-    moved_s = np.fmax(ranks.moved_s[:size], state.progress.moved_s[:size])
-    moved_s = np.fmax(moved_s, ranks.excused_s[:size])
+    since_s = np.fmax(moved_s(state), ranks.excused_s)[:size]
     # What moved while the hub was away is not known yet.
-    idle_s: Floats = np.minimum(now_s - moved_s, now_s - state.away_until_s)
+    idle_s: Floats = np.minimum(now_s - since_s, now_s - state.away_until_s)
     still: Flags = alive & (idle_s >= TROUBLE_S)
     if not still.any() and not failed:
         return None
@@ -178,6 +177,13 @@ def look(state: RunState, now_s: float) -> Scene | None:
         failed=set(failed),
         behind={rank for wait in failures for rank in wait.missing},
     )
+
+
+def moved_s(state: RunState) -> Floats:
+    """When each rank moved last, its collectives included, shape (columns,); NaN: never."""
+    ranks = state.ranks
+    moved: Floats = np.fmax(ranks.moved_s, state.progress.moved_s[: len(ranks.moved_s)])
+    return moved
 
 
 def late_s(state: RunState) -> float:
@@ -230,8 +236,7 @@ def _failures(state: RunState, groups: Table, failed: list[int], critical_s: flo
     broken_s = broke_s(state, failed)
     ranks = state.ranks
     left = (ranks.goodbye == FINISHED) & (ranks.goodbye_s <= broken_s + CLOCK_FUZZ_S)
-    moved_s = np.fmax(ranks.moved_s, state.progress.moved_s[: len(ranks.moved_s)])
-    stood = broken_s - moved_s >= critical_s
+    stood = broken_s - moved_s(state) >= critical_s
     stood &= ~(ranks.ended_s <= broken_s + CLOCK_FUZZ_S)  # whoever died before is a cause itself
     stood[[*failed, *(rank for rank in state.words.exceptions if rank < len(stood))]] = False
     stood[ranks.process == STOPPED] = False
