@@ -220,6 +220,22 @@ def test_a_pause_is_said_and_ends_with_the_next_beat(hub: Listener) -> None:
         agent.close()
 
 
+def test_who_pauses_before_anybody_hears_rests_as_well(hub: Listener) -> None:
+    """A script of which it is not yet known whether it trains alone has nobody to say it to."""
+    model, optimizer = small()
+    agent = attach(model, optimizer)
+    try:
+        agent.pause_observing()
+        session = agent._session
+        assert session is not None
+        wait_until(lambda: session.sender.paused, "it rests")
+        agent.resume_observing()
+        train(model, optimizer)
+        wait_until(lambda: hub.of_kind(m.Beat), "it is heard")
+    finally:
+        agent.close()
+
+
 def test_after_the_end_nothing_is_placed_again() -> None:
     """Pausing and resuming a closed session does nothing."""
     before = placed()
