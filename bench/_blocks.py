@@ -18,6 +18,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import _threads
+
 STEPS_A_BLOCK = 18
 SKIPPED = 3  # after a switch: hooks are placed anew, and what they know is worked out again
 WARM_STEPS = 8
@@ -114,7 +116,9 @@ def alternate(
         if index % 2:
             schedule += [("self", False), ("self", False)]
     blocks: list[dict[str, Any]] = []
-    is_on, cpu_s = True, 0.0
+    is_on, cpu_s, began_block_s = True, 0.0, 0.0
+    others: dict[str, int] = {}
+    watching: _threads.Spent = {}
     began_s = time.perf_counter()
     for index, (block, on) in enumerate(schedule):
         if index % 6 == 0 and agreed(time.perf_counter() - began_s) > budget_s:
@@ -125,9 +129,14 @@ def alternate(
         steps, costs = [], [costs_s()]
         for number in range(STEPS_A_BLOCK):
             if number == SKIPPED:
-                cpu_s = time.process_time()
+                if len(others) < 2 and os.environ["RANK"] == "0":  # once for all ranks
+                    others = _threads.hub_and_sentinel()
+                watching = _threads.watching(others)
+                cpu_s, began_block_s = time.process_time(), time.perf_counter()
             steps.append(step(batch))
             costs.append(costs_s())
+        ended_cpu_s, took_s = time.process_time(), time.perf_counter() - began_block_s
+        watched = _threads.since(watching, _threads.watching(others))
         bookkeeping_s, kernel_s = (
             [b - a for a, b in pairwise(one)] for one in zip(*costs, strict=True)
         )
@@ -136,7 +145,9 @@ def alternate(
                 "kind": block,
                 "on": on,
                 "step_s": statistics.fmean(steps[SKIPPED:]),
-                "cpu_s": (time.process_time() - cpu_s) / (STEPS_A_BLOCK - SKIPPED),
+                "cpu_s": (ended_cpu_s - cpu_s) / (STEPS_A_BLOCK - SKIPPED),
+                "watching": watched,
+                "block_s": took_s,
                 "bookkeeping_s": bookkeeping_s[SKIPPED:],
                 "kernel_s": kernel_s[SKIPPED:],
             }

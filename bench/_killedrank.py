@@ -117,8 +117,8 @@ def run(rank: int, count: int, port: int, told: dict[str, Any]) -> None:
         RANKSCOPE="on" if told["what"] == "hub" else "off",
         RANKSCOPE_HOME=told["home"],
     )
-    with open(os.devnull, "wb") as nowhere:  # noqa: PTH123
-        os.dup2(nowhere.fileno(), 2)  # how torch words the death of a peer is not asked here
+    with (Path(told["home"]) / f"said-{rank}").open("wb") as said:
+        os.dup2(said.fileno(), 2)  # how torch words the death of a peer is seldom asked
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     train(told)

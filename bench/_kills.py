@@ -31,7 +31,7 @@ from rankscope.protocol import checkpoints
 RANKS = 2
 WHATS = ("rank",) * 3 + ("job",) * 3 + ("disk",) * 2 + ("hub",) * 2
 PHASES = ("staging", "waiting", "writing", "syncing", "publishing")
-LIFE_S = 120.0
+LIFE_S = 300.0
 """The longest that survivors have before they are killed as a launcher would."""
 
 DISK_BYTES = 24 << 20
@@ -91,9 +91,7 @@ class Directory:
         newest = next(
             (one.step for one in checkpoints.find(self.saved)[0] if not one.trouble), None
         )
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port(dice)
         from _killedrank import run
 
         ranks = [
@@ -105,7 +103,7 @@ class Directory:
             self._end(what, ranks, before, bool(at), home)
         finally:
             end_all(ranks, home if what == "hub" else None)
-        found = self._judge(what, before)
+        found = self._judge(what, before, home)
         if found["resumed"] != newest:
             raise Wrong(f"step {newest} was the newest checkpoint, step {found['resumed']} loaded")
         return found
@@ -146,7 +144,7 @@ class Directory:
         while time.monotonic() < grace_s and any(one.exitcode is None for one in ranks):
             time.sleep(0.01)
 
-    def _judge(self, what: str, before: int) -> dict[str, Any]:
+    def _judge(self, what: str, before: int, home: Path) -> dict[str, Any]:
         (self.saved / "filler").unlink(missing_ok=True)
         told: dict[str, Any] = {"what": what, "kind": self.kind, "resumed": None, "saved": 0}
         told["failed"] = 0
@@ -164,7 +162,8 @@ class Directory:
             elif self.hashes.setdefault(step, more[0]) != more[0]:
                 raise Wrong(f"step {step} came out as {more[0]}, once as {self.hashes[step]}")
         if not lines:
-            raise Wrong("the ranks did not begin")
+            said = [path.read_text(errors="replace")[-400:] for path in home.glob("said-*")]
+            raise Wrong("the ranks did not begin: " + " | ".join(said).replace("\n", " "))
         whole = [one for one in checkpoints.find(self.saved)[0] if not one.trouble]
         for one in whole:
             verified = checkpoints.verify(self.saved / one.name)
@@ -181,6 +180,15 @@ def kill(process: ForkServerProcess) -> None:
     with contextlib.suppress(ProcessLookupError):
         assert process.pid is not None
         os.kill(process.pid, signal.SIGKILL)
+
+
+def free_port(dice: random.Random) -> int:
+    """One that nobody is given by the kernel while the ranks begin, as ephemeral ones are."""
+    while True:
+        port = dice.randrange(15000, 29000)
+        with socket.socket() as free, contextlib.suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            return port
 
 
 def end_hub(home: Path, dice: random.Random) -> None:

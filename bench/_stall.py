@@ -11,7 +11,8 @@ steps without a save (``noise``): how far that scatters is what the machine does
 
 The kernel says where the added time went (``/proc/thread-self/schedstat``, proc(5)): the training
 thread computed longer (caches and memory were shared), it waited for a core, or it was blocked (in
-a collective, for the other rank or for gloo's threads).
+a collective, for the other rank or for gloo's threads). The first two are told by themselves, too:
+they are what a save can take from a thread, and scatter less.
 """
 
 import json
@@ -231,7 +232,18 @@ def interval(ours_s: Sequence[float], theirs_s: Sequence[float]) -> tuple[float,
     return found[int(0.025 * RESAMPLES)], found[int(0.975 * RESAMPLES)]
 
 
-def result(folder: Path) -> tuple[float, dict[str, Any]]:
+class Result(NamedTuple):
+    """Shares of ``dcp.save``'s time, with their 95 % intervals among the details."""
+
+    whole: float
+    """All time added."""
+    own: float
+    """Of it what the training thread computed longer or waited for a core."""
+    whole_detail: dict[str, Any]
+    own_detail: dict[str, Any]
+
+
+def result(folder: Path) -> Result:
     """The stall of a save over that of ``dcp.save``, the mean of both ranks; and its parts."""
     told = [json.loads((folder / f"told-{rank}.json").read_text()) for rank in range(RANKS)]
     ranks = [saves(one) for one in told]
@@ -240,30 +252,43 @@ def result(folder: Path) -> tuple[float, dict[str, Any]]:
     def of_ranks(part: Callable[[Save], float]) -> list[float]:
         return [statistics.fmean(part(one) for one in both) for both in each]
 
-    ours_s = of_ranks(lambda one: one.added.wall_s)
     pairs = zip(*(one["theirs"] for one in told), strict=True)
     theirs_s = [statistics.fmean(Spent(*one).wall_s for one in both) for both in pairs]
+
+    def share(seconds: list[float]) -> tuple[float, dict[str, Any]]:
+        low, high = interval(seconds, theirs_s)
+        value = trimmed(seconds) / statistics.median(theirs_s)
+        return value, {"low": round(low, 3), "high": round(high, 3)}
+
+    def part(seconds: list[float]) -> list[float]:
+        value, ends = share(seconds)
+        return [round(value, 3), ends["low"], ends["high"]]
+
     noise = [statistics.fmean(both) for both in zip(*(n for _, n, _ in ranks), strict=True)]
     steps_s = [one for _, _, steps in ranks for one in steps]
-    low, high = interval(ours_s, theirs_s)
     steps = statistics.fmean(of_ranks(lambda one: one.steps))
-    detail = {
-        "low": round(low, 3),
-        "high": round(high, 3),
-        "saves": len(ours_s),
+    added_s = of_ranks(lambda one: one.added.wall_s)
+    whole, ends = share(added_s)
+    whole_detail = ends | {
+        "saves": len(added_s),
         "theirs": len(theirs_s),
         "bytes_a_rank": told[0]["ours"][0]["bytes"],
         "theirs_s": round(statistics.median(theirs_s), 4),
-        "stall_s": round(trimmed(ours_s), 4),
-        "stall_median_s": round(statistics.median(ours_s), 4),
+        "stall_s": round(trimmed(added_s), 4),
+        "stall_median_s": round(statistics.median(added_s), 4),
         "call_s": round(trimmed(of_ranks(lambda one: one.call_s)), 4),
-        "added_computing_s": round(trimmed(of_ranks(lambda one: one.added.cpu_s)), 4),
-        "added_waiting_for_a_core_s": round(trimmed(of_ranks(lambda one: one.added.queue_s)), 4),
-        "added_blocked_s": round(trimmed(of_ranks(lambda one: one.added.blocked_s)), 4),
+        "blocked": part(of_ranks(lambda one: one.added.blocked_s)),
         "published_s": round(statistics.median(of_ranks(lambda one: one.published_s)), 3),
         "steps": round(steps, 2),
         "step_s": round(statistics.median(steps_s), 4),
         "noise_s": round(statistics.stdev(noise) * steps, 4) if len(noise) > 1 else None,
         "cores_idle": round(statistics.fmean(of_ranks(lambda one: one.free)), 3),
     }
-    return trimmed(ours_s) / statistics.median(theirs_s), detail
+    own_s = of_ranks(lambda one: one.added.cpu_s + one.added.queue_s)
+    own, own_detail = share(own_s)
+    own_detail |= {
+        "median_s": round(statistics.median(own_s), 4),
+        "computing": part(of_ranks(lambda one: one.added.cpu_s)),
+        "waiting_for_a_core": part(of_ranks(lambda one: one.added.queue_s)),
+    }
+    return Result(whole, own, whole_detail, own_detail)

@@ -120,7 +120,7 @@ def boundaries(client: HubClient, folder: Path, command: str) -> int:
     pressed = max(int((folder / str(rank)).read_text()) for rank in range(RANKS))
     reply = client.command(command, author="bench")
     assert reply.accepted, reply.text
-    found, _ = asking.await_end(client, reply.reference, PATIENCE_S)
+    found, _ = asking.await_end(client, "checkpoint", reply.reference, PATIENCE_S)
     assert found.step is not None, found
     return found.step - pressed
 

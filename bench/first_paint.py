@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 import _figure
 
+from rankscope.protocol.messages import RunEnd
 from support.ranks import SyntheticRun
 from support.terminal import Terminal
 from support.wire import Hub, hub_process
@@ -64,6 +65,9 @@ def recorded_run(home: Path) -> Iterator[Hub]:
     with hub_process(home) as hub:
         with SyntheticRun(hub, 8):
             time.sleep(RECORDED_S)
+        with hub.connect("agent") as peer:
+            peer.send(RunEnd(0))
+            peer.ping()  # it has heard both
         hub.terminate()
         yield hub
 

@@ -53,7 +53,9 @@ def rank(folder: Path, pairs: int, budget_s: float) -> None:
 
     blocks = _blocks.alternate(step, batch, "agent", switch, agent.costs_s, pairs, budget_s)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    result = {"blocks": blocks, "batch": batch, "parameters": parameters}
+    session: Any = agent._session
+    every = session.observer.gradients.ledger.turns.every
+    result = {"blocks": blocks, "batch": batch, "parameters": parameters, "every": every}
     _blocks.leave(folder, result, agent.close)
 
 
@@ -84,7 +86,22 @@ def report(ranks: list[dict[str, Any]]) -> None:
     # The kernel runs at every n-th step: its cost a step is a mean over blocks.
     values = [statistics.fmean(block["kernel_s"]) * 1e6 for block in on]
     mean = round(statistics.fmean(values), 1)
-    figure("overhead.norm_kernel", mean, "us/step", None, median=statistics.median(values), **run)
+    looks = {"median": statistics.median(values), "large_gradients_at_every": ranks[0]["every"]}
+    figure("overhead.norm_kernel", mean, "us/step", None, **looks, **run)
+    # Of all processes together: where no core is to spare, training goes without it.
+    block_s = sum(block["block_s"] for block in ranks[0]["blocks"] if block["on"])
+    shares, wakes = (
+        {
+            part: round(sum(block["watching"].get(part, (0, 0))[at] for block in on) / block_s, 5)
+            for part in sorted({part for block in on for part in block["watching"]})
+        }
+        for at in (0, 1)
+    )
+    shares_ms = {part: round(1e3 * share, 2) for part, share in shares.items()}
+    value = round(sum(shares_ms.values()), 1)
+    # Each time a thread wakes it finds the caches cold: that is most of what it costs.
+    detail = {"wakes_per_s": {part: round(count, 1) for part, count in wakes.items()}}
+    figure("overhead.beside", value, "ms of CPU/s", None, **shares_ms, **detail, **run)
 
 
 if __name__ == "__main__":

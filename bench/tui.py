@@ -166,7 +166,7 @@ def keys_alone() -> None:
 
 def shown_step(text: str) -> int:
     """The step on the overview; -1 when there is none."""
-    found = re.search(r"step +([\d\s]+\d)  ", text)
+    found = re.search(r"steps? +([\d\s]+\d)  ", text)
     return int(re.sub(r"\D", "", found[1])) if found else -1
 
 

@@ -147,7 +147,9 @@ def main(folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="rs-pictures-") as home:
         # By name, so that no picture shows where this interpreter is.
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        os.environ |= {"RANKSCOPE_HOME": home, "OMP_NUM_THREADS": "1", "PATH": path}
+        # Where runs are kept by who has set nothing: suggested commands are as short as theirs.
+        os.environ.pop("RANKSCOPE_HOME", None)
+        os.environ |= {"XDG_STATE_HOME": home, "OMP_NUM_THREADS": "1", "PATH": path}
         saves = f"--checkpoint-dir={home}/saves"
         with run(folder, "--fault=loader-slow@1:60", saves, "--checkpoint-every=30") as studio:
             studio.draw("overview", ready=at_step(50))

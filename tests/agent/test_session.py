@@ -5,6 +5,7 @@ import pkgutil
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -218,6 +219,45 @@ def test_a_pause_is_said_and_ends_with_the_next_beat(hub: Listener) -> None:
         wait_until(lambda: isinstance(hub.all()[-1], m.Beat), "it is heard again")
     finally:
         agent.close()
+
+
+def test_what_came_of_a_request_is_said_before_the_goodbye(hub: Listener) -> None:
+    """Whoever hears that a rank has ended knows how far it came: the goodbye is the last word."""
+    model, optimizer = small()
+    agent = attach(model, optimizer)
+    try:
+        train(model, optimizer)
+        agent.end_step()
+        wait_until(lambda: hub.of_kind(m.Controlled), "the hub knows that it follows requests")
+        hub.reply(m.Order("stop", 7, 60.0, "ada@laptop"))
+        until_s = time.monotonic() + 60
+        while agent.end_step():
+            assert time.monotonic() < until_s
+            train(model, optimizer)
+    finally:
+        agent.close()
+    said = hub.heard_out().all()
+    assert isinstance(said[-1], m.Goodbye)
+    (done,) = (one for one in hub.of_kind(m.Controlled) if one.phase == "done")
+    assert (done.request, done.stop_step) == (7, done.boundary)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    ["control.account.Account.due", "outbox.Outbox.next_check", "digest.Digest.overhead_s"],
+)
+def test_no_fault_in_what_is_said_before_it_keeps_the_goodbye(
+    broken: str, hub: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank that has ended in order is not one that died: not for a fault of the agent's own."""
+    model, optimizer = small()
+    agent = attach(model, optimizer)
+    train(model, optimizer)
+    agent.end_step()
+    wait_until(lambda: hub.of_kind(m.Beat), "it is heard")
+    monkeypatch.setattr(f"rankscope.agent.{broken}", failing(RuntimeError("broken")))
+    agent.close()
+    wait_until(lambda: hub.of_kind(m.Goodbye), "its goodbye")
 
 
 def test_who_pauses_before_anybody_hears_rests_as_well(hub: Listener) -> None:

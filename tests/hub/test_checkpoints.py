@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 
 from rankscope.protocol import codec, shapes
 from rankscope.protocol import messages as m
@@ -112,6 +113,24 @@ def test_a_rank_that_dies_in_a_save_is_to_blame_for_it_and_those_it_drags_along_
     world.kill(0, 15).kill(2, 15).advance(1.0)
     found = failure(world)
     assert (found.ranks, found.step, found.where["phase"]) == ([1], 3, "writing")
+
+
+@pytest.mark.parametrize("end", ["in order", "killed"])
+def test_what_came_of_a_save_may_be_told_after_the_end_of_the_rank(end: str) -> None:
+    """A rank's word that its save was complete, and its sentinel's of its end, come on two
+    connections."""
+    world = ready(1)
+    saving(world, 0, "publishing", step=3)
+    if end == "in order":
+        world.exits(0, 0, finished=True)
+        world.now_s += 1.0
+    else:
+        world.kill(0)
+        world.now_s += 0.3
+    world.tick()
+    saving(world, 0, "done", step=3, path="/c/step-00000003")
+    world.advance(3.0)
+    assert "checkpoint-failed" not in {one.finding.kind for one in world.log()}
 
 
 def test_a_rank_that_is_stopped_in_a_save_is_found_and_may_go_on() -> None:

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from rankscope.hub.incidents import Incidents
+from rankscope.hub.orders import LAST_WORDS_S
 from rankscope.hub.state.saves import Outcome
+from rankscope.protocol import messages as m
 from rankscope.protocol import shapes
 from support.control import command, controlled, orders
 from support.world import World
@@ -29,11 +31,12 @@ def view(world: World) -> shapes.CheckpointsView:
     return found
 
 
-def paused(world: World) -> int:
+def paused(world: World, **fields: Any) -> int:
     """All ranks stand still after step 4; the number of the request."""
     number = command(world, "pause", minutes=10).reference
     for rank in world.ranks:
-        controlled(world, rank, "paused", request=number, boundary=4, expires_s=600.0, **PAUSE)
+        of = {"request": number, "boundary": 4, "expires_s": 600.0, **PAUSE}
+        controlled(world, rank, "paused", **of, **fields)
     return number
 
 
@@ -77,6 +80,82 @@ def test_a_pause_is_a_state_of_the_run_and_no_hang() -> None:
         f"resume by bob@laptop is done: {text}",
     ]
     assert [one.state for one in view(world).commands] == ["done", "done"]
+
+
+def test_a_paused_run_is_saved_where_it_stands() -> None:
+    """What is asked for meanwhile is one request at a time, of which the pause is none; both are
+    told of, and resuming means the pause. No step is made, and none is shown."""
+    world = ready(saver=True).step().step().step()
+    pause = paused(world, saver=True)
+    possible = view(world).possible
+    allowed = {name for name, why in possible.items() if not why}
+    assert allowed == {"checkpoint", "checkpoint-and-stop", "stop", "resume"}
+    orders(world.core)
+    world.advance(60.0)
+    number = command(world, "checkpoint", author="bob@laptop").reference
+    assert {order.command for order in orders(world.core).values()} == {"checkpoint"}
+    now = view(world)
+    assert now.command is not None
+    assert (now.command.request, now.command.state) == (number, "waiting")
+    assert now.paused is not None
+    assert now.paused.request == pause
+    assert " more at most; checkpoint, asked for by" in now.note
+    assert now.note.endswith("; checkpoint, asked for by bob@laptop: the ranks are told")
+    assert "bob@laptop has asked for a checkpoint already" in command(world, "stop").text
+    assert command(world, "resume").accepted
+    assert {(order.command, order.target) for order in orders(world.core).values()} >= {
+        ("resume", pause)
+    }
+    of = {"request": number, "command": "checkpoint", "author": "bob@laptop", "boundary": 4}
+    for rank in world.ranks:
+        controlled(world, rank, "done", text="all ranks save after step 4", saver=True, **of)
+        assert world.status().state == "paused"
+        of_save = {"step": 4, "request": number, "phase_t_s": world.now_s, "path": "/step-4"}
+        world.from_rank(rank, m.Saving, phase="done", text="complete", **of_save)
+        assert world.view("overview").steps_per_s == 0.0
+    assert ("checkpoint", "done") in {(one.command, one.state) for one in view(world).commands}
+    assert world.status().state == "paused"
+    for rank in world.ranks:
+        controlled(world, rank, "done", request=pause, boundary=4, text="resumed", **PAUSE)
+    told = {(one.command, one.state) for one in view(world).commands}
+    assert told >= {("checkpoint", "done"), ("pause", "done"), ("resume", "done")}
+    assert view(world).command is None
+
+
+def test_a_run_that_stops_while_it_is_paused_ends_both_requests() -> None:
+    """Also where the hub was restarted in between, and had them from the ranks alone."""
+    world = ready()
+    pause = paused(world)
+    world.tick()
+    number = command(world, "stop", author="bob@laptop").reference
+    stop = {"request": number, "command": "stop", "author": "bob@laptop", "boundary": 4}
+    for rank in world.ranks:
+        controlled(world, rank, "done", stop_step=4, text="training stops after step 4", **stop)
+        text = "paused after step 4, ended by the stop of bob@laptop"
+        controlled(world, rank, "done", stop_step=4, request=pause, boundary=4, text=text, **PAUSE)
+    told = {(one.command, one.state) for one in view(world).commands}
+    assert told == {("stop", "done"), ("pause", "done")}
+    assert world.status().control == "training was told to stop after step 4"
+
+
+def test_pauses_are_known_with_what_was_done_in_them() -> None:
+    """From the first rank that stood to the last that went on, whatever they say meanwhile; also
+    behind a restart of the hub."""
+    world = ready(saver=True)
+    number = paused(world)
+    begin_s = world.now_s
+    world.advance(100.0)
+    of = {"request": number + 1, "command": "checkpoint", "boundary": 4}
+    controlled(world, 0, "done", text="all ranks save after step 4", **of)
+    world.advance(100.0)
+    for rank in world.ranks:
+        controlled(world, rank, "done", request=number, boundary=4, text="resumed", **PAUSE)
+    [(from_s, until_s)] = world.state.controls.pauses
+    assert from_s == pytest.approx(begin_s, abs=1.0)
+    assert until_s == pytest.approx(begin_s + 200.0, abs=1.0)
+    fresh = type(world.state.controls)()
+    fresh.load(world.state.controls.dump())
+    assert fresh.pauses == world.state.controls.pauses
 
 
 def test_a_rank_that_dies_while_the_run_is_paused_is_found() -> None:
@@ -129,6 +208,24 @@ def test_a_request_can_be_cancelled_and_afterwards_there_is_nothing_to_cancel() 
     assert world.findings() == []
 
 
+def test_what_is_to_be_cancelled_says_who_has_not_answered() -> None:
+    """As long as one has not; after that another command is accepted, whatever was agreed."""
+    world = ready(saver=True)
+    number = command(world, "checkpoint").reference
+    of = {"request": number, "command": "checkpoint", "boundary": 4, "saver": True}
+    for rank in world.ranks:
+        controlled(world, rank, "agreed", text="agreed: after step 4", **of)
+    assert command(world, "cancel", author="bob@laptop").accepted
+    assert view(world).pending == "pending: to be cancelled, but ranks 0 1 have not answered"
+    controlled(world, 1, "cancelled", text="cancelled by bob@laptop", **of)
+    assert view(world).pending == "pending: to be cancelled, but rank 0 has not answered"
+    assert command(world, "cancel").text.endswith("already; rank 0 has not answered")
+    controlled(world, 0, "cancelled", text="cancelled by bob@laptop", **of)
+    states = {(one.command, one.state) for one in view(world).commands}
+    assert {("checkpoint", "cancelled"), ("cancel", "done")} <= states
+    assert command(world, "stop").accepted
+
+
 def test_who_is_waited_for_is_said() -> None:
     """A rank that has not heard, one in evaluation, one that is not at the boundary yet."""
     world = ready(3)
@@ -150,7 +247,9 @@ def test_what_cannot_be_asked_for_is_refused_in_words() -> None:
     world = World(ranks=2)
     for rank in range(2):
         world.hello(rank, boundary=False)
-    assert "this run gave no boundary" in command(world, "stop").text
+    assert command(world, "stop").text.startswith("not yet: no step has ended")
+    world.step()
+    assert "this run gave no boundary: its loop" in command(world, "stop").text
     world.hello(0)
     world.hello(1)
     assert "ranks 0 1 gave no boundary yet" in command(world, "pause").text
@@ -241,6 +340,33 @@ def test_a_request_ends_with_the_attempt() -> None:
     assert "started again" in view(world).commands[0].text
 
 
+@pytest.mark.parametrize("resumed", [False, True])
+@pytest.mark.parametrize("end", ["started again", "started again at once", "run over"])
+def test_a_pause_that_took_effect_says_so_however_it_ends(end: str, resumed: bool) -> None:
+    """Nothing was given up: the ranks stood still until they were no more. What was asked for in
+    it, and had not come to anything, was given up."""
+    world = ready(saver=True)
+    number = paused(world, saver=True)
+    world.tick()
+    last = "resume" if resumed else "checkpoint"
+    assert command(world, last, author="bob@laptop").accepted
+    world.core.launcher_lives = lambda: end != "run over"
+    if end == "started again at once":
+        world.new_attempt().advance(1.0)
+    else:
+        for rank in world.ranks:
+            world.kill(rank)
+        world.advance(1.0 if end == "started again" else LAST_WORDS_S + 1.0)
+        if end == "started again":
+            world.new_attempt().advance(1.0)
+    told = {one.command: one for one in view(world).commands}
+    until = "all ranks had ended" if end == "run over" else "the ranks were started again"
+    assert (told["pause"].request, told["pause"].state) == (number, "done")
+    assert (told["pause"].step, told["pause"].text) == (4, f"paused after step 4, until {until}")
+    assert told[last].state == ("done" if resumed else "given-up")
+    assert f"pause by ada@laptop is done: paused after step 4, until {until}" in log(world)
+
+
 @pytest.mark.parametrize(("name", "saved"), [("stop", 0), ("stop", 2), ("checkpoint-and-stop", 5)])
 def test_a_run_that_an_operator_ended_says_by_whom_and_what_of_it_is_kept(
     name: str, saved: int
@@ -267,3 +393,44 @@ def test_a_run_that_an_operator_ended_says_by_whom_and_what_of_it_is_kept(
     assert status.stopped == (
         f"by ada@laptop after step 5: {kept.get(saved, 'that step is saved')}"
     )
+
+
+@pytest.mark.parametrize("ending", ["goodbye", "launcher"])
+def test_what_came_of_a_request_may_be_told_after_the_end(ending: str) -> None:
+    """The last word of a rank may be behind its goodbye, or its launcher's word before both."""
+    world = ready(1, saver=True).step()
+    number = command(world, "checkpoint-and-stop").reference
+    of = {"command": "checkpoint-and-stop", "request": number, "boundary": 4, "saver": True}
+    controlled(world, 0, "saving", **of)
+    world.tick()
+    if ending == "goodbye":
+        world.goodbye(0)
+    else:
+        world.run_end(0)
+    world.tick()
+    assert world.status().state == "finished"
+    now = view(world)
+    assert now.command is not None
+    assert now.command.request == number
+    text = "saved, and training stops after step 4"
+    controlled(world, 0, "done", text=text, stop_step=4, **of)
+    world.tick()
+    assert [(one.state, one.text) for one in view(world).commands] == [("done", text)]
+
+
+@pytest.mark.parametrize("ok", [True, False])
+def test_of_a_request_whose_end_nobody_told_the_save_is_known(ok: bool) -> None:
+    """A rank that was ended before its last word had told what came of the save."""
+    world = ready(1, saver=True).step()
+    number = command(world, "checkpoint-and-stop").reference
+    of = {"command": "checkpoint-and-stop", "request": number, "boundary": 4, "saver": True}
+    controlled(world, 0, "saving", **of)
+    phase, text = ("done", "checkpoint of step 4 is complete") if ok else ("failed", "disk full")
+    path = "/c/step-00000004" if ok else ""
+    of_save = {"step": 4, "request": number, "phase_t_s": world.now_s, "path": path}
+    world.from_rank(0, m.Saving, phase=phase, text=text, **of_save)
+    world.goodbye(0)
+    world.advance(LAST_WORDS_S + 1.0)
+    (told,) = view(world).commands
+    assert (told.state, told.step) == (("done", 4) if ok else ("given-up", 4))
+    assert text in told.text

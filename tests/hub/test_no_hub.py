@@ -39,7 +39,7 @@ def test_a_hub_that_is_gone_is_the_verdict(tmp_path: Path) -> None:
         assert "nothing is known since" in status.out
         words = " ".join(status.out.split())
         assert "ps -p 4711 (on node-a)" in words
-        assert "-m rankscope.hub --run-dir" in words
+        assert "watch it again: rankscope hub" in words
         check = rankscope(tmp_path, "check")
         assert check.code == 1
         assert "nothing is known since" in check.out

@@ -30,7 +30,7 @@ def test_all_files_of_a_run_are_private(tmp_path: Path, older_log: bool) -> None
         directory.log.chmod(0o644)
     hub = launch.spawn_hub(directory)
     try:
-        info = launch.wait_for_hub(directory, hub)
+        info = launch.wait_for_hub(directory, hub, PATIENCE_S)
         assert info.endpoint is not None
         with Peer(info.endpoint, directory.read_key("agent")) as agent:
             agent.send(m.NodeHello("n", 1, 0.0, "run-1", "here", 1, "", "", {}))

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from rankscope.hub.diagnose.rank_dead import how_ended
+from rankscope.protocol import messages as m
 from rankscope.protocol.messages import Phase
 from support.world import World
 
@@ -36,6 +37,32 @@ def test_a_killed_rank_is_named_with_its_signal_step_and_phase() -> None:
     assert (finding.severity, finding.ranks, finding.victims) == ("critical", [2], [0, 1, 3])
     assert (finding.step, finding.where) == (13, {"phase": "backward"})
     assert finding.evidence[0].startswith("rank 2: pid 1002 ended by signal 9 (SIGKILL)")
+
+
+@pytest.mark.parametrize(
+    ("counted", "oom", "step"),
+    [
+        (0, False, "somebody sent it"),
+        (3, False, "somebody sent it"),  # of others, before
+        (None, False, "see whether it was for memory: dmesg | grep -i kill (on node-0)"),
+        (1, True, "free host memory"),
+        (None, True, "free host memory"),
+    ],
+)
+def test_the_kernels_log_is_read_where_it_may_have_killed_and_does_not_say_so(
+    counted: int | None, oom: bool, step: str
+) -> None:
+    """A node that counts its OOM kills and has counted none leaves somebody else; the evidence
+    says which of the two it is."""
+    world = stepped()
+    world.from_node("node-0", m.NodeReport, processes=(), oom_kills=counted)
+    world.kill(2, oom=oom)
+    finding = world.finding("rank-dead")
+    assert finding.next.startswith(step)
+    assert ("dmesg" in finding.next) == (counted is None and not oom)
+    whys = {True: "; the kernel killed it for memory", False: "not for memory"}
+    why = whys[oom] if oom or counted is not None else "cannot be read there"
+    assert why in finding.evidence[0 if oom else 1]
 
 
 def test_the_verdict_stays_when_the_launcher_has_ended_everything() -> None:
@@ -235,6 +262,30 @@ def test_a_rank_that_was_interrupted_and_does_not_go_is_named_in_the_end() -> No
     assert finding.ranks == [1]
     assert finding.headline.startswith("rank 1 died: KeyboardInterrupt in ")
     assert finding.evidence[0] == "rank 1 raised KeyboardInterrupt; its process has not ended"
+
+
+@pytest.mark.parametrize("behind_s", [0.1, 0.7, 2.0])
+@pytest.mark.parametrize("ended", [False, True])
+def test_an_end_of_all_that_is_told_rank_by_rank_accuses_nobody(
+    behind_s: float, ended: bool
+) -> None:
+    """On two nodes the second sentinel's word comes when it comes, also after the launcher's; what
+    ranks said before comes in between."""
+    world = World(2, per_node=1)
+    for _ in range(12):
+        world.step()
+    world.kill(0, 15)
+    died_s = world.now_s
+    if ended:
+        world.run_end(1)
+    while world.now_s - died_s < behind_s - 0.05:
+        world.now_s += 0.1
+        world.beat(1)  # it said this before
+        assert world.findings() == []
+    world.kill(1, 15, ago_s=world.now_s - died_s)
+    found = world.finding("rank-dead")
+    assert (found.severity, found.ranks) == ("warning", [])
+    assert [(one.event, one.id) for one in world.log()] == [("opened", "rank-dead/0/-/13")]
 
 
 def test_one_rank_that_was_asked_to_end_alone_is_named() -> None:
@@ -446,6 +497,65 @@ def test_a_closed_terminal_is_told_though_the_launcher_ended_the_ranks() -> None
     assert "tmux" in world.finding("rank-dead").next
 
 
+@pytest.mark.parametrize("how", ["killed", "asked", "raised"])
+def test_steps_told_after_the_end_that_followed_them_make_no_second_incident(how: str) -> None:
+    """Its sentinel's word may be quicker than what a rank said before: it ended once, and the log
+    says last in which step that was."""
+    world = stepped(2)
+    for rank in (0, 1):
+        if how == "raised":
+            world.raises(rank)
+        else:
+            world.kill(rank, 9 if how == "killed" else 15)
+    world.tick()
+    kind = "exception" if how == "raised" else "rank-dead"
+    for behind in (1, 2):
+        world.step(0, 1, step_s=0.01)
+        assert world.finding(kind).step == 13 + (0 if how == "raised" else behind)
+    told = world.log()
+    assert {(one.event, one.id) for one in told} == {("opened", told[0].id)}
+    assert told[-1].finding.headline == world.finding(kind).headline
+    assert world.core.know.incidents.count == 1
+
+
 def test_an_end_that_nobody_saw_is_said_to_be_that() -> None:
     """A headline has no hole where the cause would stand."""
     assert how_ended(World(ranks=2).state, 1) == "nobody saw how,"
+
+
+@pytest.mark.parametrize(
+    ("code", "signal", "asked"), [(1, None, 15), (143, 15, None), (130, None, None), (1, None, 2)]
+)
+def test_a_run_that_was_asked_to_end_before_a_rank_was_there_says_so(
+    code: int, signal: int | None, asked: int | None
+) -> None:
+    """Not that no rank called attach, which is no reason: there was no time for it."""
+    world = World(2, hello=False)
+    world.run_end(code, signal, asked)
+    finding = world.finding("rank-dead")
+    name = "SIGINT" if 2 in (asked, code - 128) else "SIGTERM"
+    assert finding.headline == f"run was ended by {name} before a rank called attach"
+    assert (finding.severity, finding.ranks, finding.victims) == ("warning", [], [])
+
+
+@pytest.mark.parametrize(("code", "asked"), [(1, None), (0, 15), (0, None)])
+def test_a_run_that_ends_by_itself_before_a_rank_was_there_was_not_ended(
+    code: int, asked: int | None
+) -> None:
+    """Nor one that went on to its end all the same."""
+    world = World(2, hello=False)
+    world.run_end(code, None, asked)
+    assert world.findings() == []
+
+
+def test_who_ended_first_is_not_to_blame_where_the_launcher_was_asked() -> None:
+    """One rank heeds the signal that the launcher passes on, the others break for want of it."""
+    world = stepped()
+    world.kill(2, 15)
+    world.advance(2.0)
+    for rank in (0, 1, 3):
+        world.raises(rank, "RuntimeError", from_peer=True).exits(rank, 1)
+    world.run_end(1, asked=15)
+    finding = world.finding("rank-dead")
+    assert (finding.severity, finding.ranks) == ("warning", [])
+    assert finding.headline.startswith("run was ended by SIGTERM")

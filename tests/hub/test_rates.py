@@ -123,6 +123,16 @@ def test_odd_histories_have_the_speed_of_what_is_sound(
     assert found == (None if rate is None else pytest.approx(rate, rel=1e-2))
 
 
+def test_no_time_goes_by_in_a_pause() -> None:
+    """A run has after it the speed that it had before, however long it stood, and falls to 0 when
+    it does not go on behind it."""
+    done_s = every(0.5, 20, 0.0) + [at_s + 3600.0 for at_s in every(0.5, 4, 10.0)]
+    pauses = [(done_s[19] + 0.1, done_s[19] + 3600.1)]
+    for steps, now_s in ((done_s, done_s[-1]), (done_s[:20], done_s[19] + 3600.2)):
+        assert rates.steps_per_s(entries(steps), now_s, pauses) == pytest.approx(2.0)
+    assert rates.steps_per_s(entries(done_s[:20]), done_s[19] + 3700.0, pauses) == 0.0
+
+
 def test_a_run_shows_its_real_speed_from_its_first_seconds_to_long_after_its_end() -> None:
     """9 steps a second are 9 while it runs, less and less when it hangs, and 9 once it is over."""
     world = World(2)

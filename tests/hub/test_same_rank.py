@@ -7,6 +7,7 @@ from rankscope.hub.recording import FRAME, Record
 from rankscope.hub.restore import replay
 from rankscope.protocol import codec
 from rankscope.protocol import messages as m
+from support.hello import hello_fields
 from support.world import RUN, World
 
 
@@ -30,20 +31,8 @@ class Other:
         self.world.send(built, "other")
 
     def hello(self) -> None:
-        self.send(
-            m.Hello,
-            run=RUN,
-            world_size=self.world.size,
-            local_rank=0,
-            host=self.host,
-            pid=self.pid,
-            name="other",
-            trainer="plain",
-            device="cpu",
-            start_step=0,
-            boundary=False,
-            facts={},
-        )
+        fields = hello_fields(RUN, self.world.size, 0, self.host, self.pid, trainer="plain")
+        self.send(m.Hello, **fields)
 
     def step_on(self) -> None:
         self.step += 1

@@ -18,7 +18,7 @@ def running(ranks: int = 4, per_node: int | None = None, *, sentinels: bool = Tr
 
 def opened(world: World) -> list[str]:
     """The kinds of all findings there ever were but plain stalls."""
-    entries = world.view("incidents").incidents
+    entries = world.log()
     kinds = [entry.finding.kind for entry in entries if entry.event == "opened"]
     return [kind for kind in kinds if kind != "stalled"]
 

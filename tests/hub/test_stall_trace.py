@@ -6,7 +6,7 @@ import pytest
 
 from rankscope.hub.incidents import IncidentFile, read
 from rankscope.protocol.messages import Phase
-from rankscope.protocol.shapes import Finding, Incident, Incidents
+from rankscope.protocol.shapes import Finding, Incident
 from support.world import World
 
 
@@ -18,9 +18,7 @@ def running(incident_file: IncidentFile | None = None) -> World:
 
 
 def entries(world: World) -> list[Incident]:
-    view = world.view("incidents")
-    assert isinstance(view, Incidents)
-    return view.incidents
+    return world.log()
 
 
 def log(world: World) -> list[tuple[str, str]]:

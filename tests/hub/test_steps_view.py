@@ -7,12 +7,16 @@ import numpy as np
 import pytest
 
 from rankscope.hub import snapshot
+from rankscope.hub.core import Core
+from rankscope.hub.incidents import Incidents
 from rankscope.hub.oddsteps import odd_steps
+from rankscope.hub.state import RunState
 from rankscope.hub.state.lateness import STEPS, Lateness
 from rankscope.hub.state.paces import Paces
+from rankscope.hub.views.steps import steps as steps_view
 from rankscope.protocol import messages as m
 from rankscope.protocol import shapes
-from support.world import World
+from support.world import START_S, World
 
 
 def calm(count: int = 24) -> list[float | None]:
@@ -42,6 +46,16 @@ def test_a_loss_that_is_odd_is_named_at_its_step(value: float, what: str) -> Non
     assert odd(calm(), loss) == [(21, what)]
 
 
+def test_of_losses_that_are_not_finite_the_first_is_named() -> None:
+    """However many follow it, it does not drown in them; a step without a loss ends no row."""
+    loss = calm(100)
+    loss[20:] = [math.nan] * 80
+    loss[30] = None
+    assert odd(calm(100), loss) == [(21, "loss not finite")]
+    loss[60:70] = [2.0] * 10
+    assert odd(calm(100), loss) == [(21, "loss not finite"), (71, "loss not finite")]
+
+
 def test_a_slow_step_is_named_with_what_is_usual() -> None:
     """Half as long again as those before it, and beyond their scatter."""
     times = calm()
@@ -56,16 +70,16 @@ def test_the_first_steps_are_never_odd() -> None:
     assert odd([9.0, *calm(20)], [9.0, *calm(20)]) == []
 
 
-def straggling(steps: int = 24, ranks: int = 3) -> World:
-    """The last rank takes 0.1 s more in its loader from step 11 on, and the others wait for it."""
+def straggling(steps: int = 24, ranks: int = 3, slow_from: int = 10) -> World:
+    """The last rank takes 0.1 s more in its loader after a step, and the others wait for it."""
     world = World(ranks=ranks)
     for step in range(1, steps + 1):
         world.now_s += 0.2
         for rank in range(ranks):
-            late = rank == ranks - 1 and step > 10
+            late = rank == ranks - 1 and step > slow_from
             sim = world.ranks[rank]
             sim.step, sim.activity, sim.phase = step, sim.activity + 4, m.Phase.BACKWARD
-            data_s, waits_s = (0.12, 0.0) if late else (0.02, 0.1 if step > 10 else 0.0)
+            data_s, waits_s = (0.12, 0.0) if late else (0.02, 0.1 if step > slow_from else 0.0)
             record = m.StepRecord(
                 step=step,
                 t_s=world.now_s + sim.clock_s,
@@ -103,6 +117,34 @@ def test_a_late_rank_shows_when_and_in_which_phase_it_is_late() -> None:
     assert [finding.kind for finding in view.findings] == ["straggler"]
     assert view.waited_s[-1] == pytest.approx(0.2 / 3, rel=0.01)
     assert view.phase_s["data"][-1] == pytest.approx(0.16 / 3, rel=0.01)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8])
+def test_nobody_is_late_or_on_time_over_a_few_steps(ranks: int) -> None:
+    """The first ones warm up, and single ones scatter: what is not judged is said not to be."""
+    for steps in range(1, 11):
+        rows = straggling(steps, ranks, slow_from=0).view("steps").ranks
+        assert [(row.phase, row.factor, row.late_s) for row in rows] == [("", None, None)] * ranks
+    rows = straggling(11, ranks, slow_from=0).view("steps").ranks
+    assert [row.phase for row in rows] == [""] * (ranks - 1) + ["data"]
+
+
+def test_who_was_late_is_known_of_a_run_that_has_ended() -> None:
+    """As it was known of the live one: from what its hub left behind."""
+    state = straggling().state
+
+    def rows(of: RunState) -> list[shapes.StepsRow]:
+        know = Core(of, Incidents(), now_s=START_S).know
+        return steps_view(know, m.ViewRequest(1, "steps"), START_S).ranks
+
+    again = snapshot.load(snapshot.dump(state))
+    assert again.paces.since == state.paces.since != {}
+    live, ended = rows(state), rows(again)
+    assert [row.phase for row in ended] == [row.phase for row in live] == ["", "", "data"]
+    assert ended[2].factor == pytest.approx(live[2].factor, rel=0.01)
+    for was, row in zip(live, ended, strict=True):
+        for name in ("work_s", "waited_s", "late_s"):
+            assert getattr(row, name) == pytest.approx(getattr(was, name), rel=0.01, abs=1e-4)
 
 
 def test_a_ranks_own_steps_are_told_when_asked_for() -> None:
@@ -165,6 +207,14 @@ def test_it_is_kept_over_a_restart_of_the_hub() -> None:
 
 def test_rings_that_do_not_fit_are_left_out_of_what_is_loaded() -> None:
     """A snapshot of another version, or a damaged one, costs the picture only."""
+    paces = straggling().state.paces
+    whole = paces.dump()
+    for name in ("told", "work_s", "usual_s", "step_s"):
+        with pytest.raises(ValueError, match="rings"):
+            paces.load(whole | {name: b"\0\0"})
+    with pytest.raises(ValueError, match="rings"):
+        paces.load(whole | {"since": [[0, 7, 1, 0.0]]})
+    paces.load(whole)
     late = Lateness()
     late.reserve(2)
     saved = late.dump()

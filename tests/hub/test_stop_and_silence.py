@@ -83,6 +83,22 @@ def test_a_silent_rank_whose_process_lives_is_a_warning() -> None:
     assert world.findings() == []
 
 
+@pytest.mark.parametrize("starved", [[2], [1, 2]])
+def test_a_rank_that_is_ready_to_run_and_says_nothing_is_a_notice(starved: list[int]) -> None:
+    """It computes, or other work has its core; after half a minute that is a warning all the same,
+    and so it is where another rank that does not answer waits for something."""
+    world = running()
+    for rank in starved:
+        world.ranks[rank].mute = True
+    world.ranks[2].ready_since_s = world.now_s
+    world.advance(8.0)
+    finding = world.finding("link-lost")
+    assert finding.severity == ("info" if starved == [2] else "warning")
+    assert "running or ready to run all the time" in finding.evidence[-1]
+    world.advance(25.0)
+    assert world.finding("link-lost").severity == "warning"
+
+
 def test_a_whole_node_is_one_finding() -> None:
     """When a node's ranks and its sentinel are silent, the node is named, once."""
     world = running(8, per_node=4)
@@ -206,7 +222,7 @@ def test_a_lost_link_stays_open_across_the_hubs_absence() -> None:
     world.now_s += 30.0
     world.tick()
     world.advance(10.0, moving=True)
-    assert [entry.event for entry in world.view("incidents").incidents] == ["opened"]
+    assert [entry.event for entry in world.log()] == ["opened"]
 
 
 def test_the_run_is_stalled_when_no_rank_moves_for_long() -> None:

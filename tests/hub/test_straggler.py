@@ -8,7 +8,7 @@ import pytest
 
 from rankscope.hub.diagnose.straggler import times
 from rankscope.protocol import messages as m
-from support.world import World
+from support.world import START_S, World
 
 PHASES = ("data", "forward", "backward", "optimizer", "other")
 USUAL_S = (0.002, 0.030, 0.060, 0.008, 0.005)
@@ -98,6 +98,36 @@ def test_how_much_and_how_long_is_said() -> None:
 def test_a_rank_that_costs_nearly_half_of_each_step_is_a_warning_at_once() -> None:
     """Nobody needs to wait until it is steady."""
     assert train(World(ranks=2), slow_in(1, 0.3), 21).finding("straggler").severity == "warning"
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_what_other_programs_take_is_a_notice_until_it_has_lasted_a_minute(told: bool) -> None:
+    """Where the sentinel tells who had no core; else it is as grave as it looks."""
+    world = World(ranks=2)
+    severities = []
+    while world.now_s - START_S < 100:
+        for rank, sim in world.ranks.items():
+            sim.queued_s = (world.now_s - START_S) * (0.6 if rank else 0.05) if told else None
+        world.report("node-0")
+        train(world, slow_in(2, 0.3), 2)
+        found = [one for one in world.findings() if one.kind == "straggler"]
+        severities += [(one.severity, one.since_s >= 60) for one in found]
+        crowded = any("rank 1 could run and has no core for 60%" in f.evidence[-1] for f in found)
+        assert crowded is bool(told and found)
+        assert all(("what else runs on node-0" in one.next) is told for one in found)
+    assert ("warning", True) in severities
+    assert (("warning", False) in severities) is not told
+
+
+def test_where_all_ranks_want_cores_alike_nobody_is_slow_for_want_of_one() -> None:
+    """What a rank takes longer than the others is of its own then."""
+    world = World(ranks=2)
+    for _ in range(30):
+        for sim in world.ranks.values():
+            sim.queued_s = (world.now_s - START_S) * 0.6
+        world.report("node-0")
+        train(world, slow_in(2, 0.3), 1)
+    assert world.finding("straggler").severity == "warning"
 
 
 def test_it_is_over_when_the_rank_is_as_fast_as_the_others() -> None:

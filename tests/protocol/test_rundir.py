@@ -1,13 +1,15 @@
 """Run directories: private, found by the rules, and told in words when they are not usable."""
 
 import dataclasses
+import errno
 import os
+import socket
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from rankscope.protocol import keys, rundir
+from rankscope.protocol import env, keys, rundir
 from rankscope.protocol.exits import Exit, UserError
 from rankscope.protocol.procs import start_time_s
 from rankscope.protocol.version import MAJOR
@@ -40,6 +42,18 @@ def test_all_of_it_is_closed_to_others(home: Path) -> None:
     for path in directory.path.rglob("*"):
         assert path.stat().st_mode & 0o077 == 0, path
     assert directory.path.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_run_knows_its_machine(home: Path) -> None:
+    """Also one whose file was written by a version that did not note it: it is taken for ours."""
+    directory = make(home, "a")
+    info = directory.read_info()
+    assert (info.host, rundir.elsewhere(info)) == (socket.gethostname(), "")
+    assert rundir.elsewhere(msgspec.structs.replace(info, host="node-77")) == "node-77"
+    older = msgspec.json.decode(directory.info_path.read_bytes())
+    del older["host"]
+    directory.info_path.write_bytes(msgspec.json.encode(older))
+    assert rundir.elsewhere(directory.read_info()) == ""
 
 
 def test_each_role_has_a_key_of_its_own_that_the_hub_knows(home: Path) -> None:
@@ -198,6 +212,84 @@ def test_a_home_that_cannot_be_written_says_what_to_set(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(UserError, match="RANKSCOPE_HOME"):
         rundir.create(tmp_path / "file", "a", command=[], name="", now_s=0.0)
+
+
+def names(home: Path) -> set[str]:
+    return {path.name for path in home.iterdir()}
+
+
+@pytest.mark.parametrize("run", ["latest", "Latest"])
+def test_the_name_of_the_link_is_no_id(home: Path, run: str) -> None:
+    """A folder in the link's place would be taken for the newest run ever after."""
+    for before in ("none", "a"):
+        with pytest.raises(UserError, match=r"no run id.*choose another") as caught:
+            make(home, run)
+        assert caught.value.exit_code == Exit.USAGE
+        if before == "none":
+            assert not home.exists()
+            make(home, "a")
+    assert names(home) == {"a", "latest"}
+    assert (home / "latest").readlink() == Path("a")
+
+
+@pytest.mark.parametrize("beside", ["a folder", "a link in the making"])
+def test_a_link_that_cannot_be_moved_costs_no_run(
+    home: Path, caplog: pytest.LogCaptureFixture, beside: str
+) -> None:
+    """The run is there, nothing half made is left, and one line says what is in the way."""
+    if beside == "a folder":
+        (home / "latest").mkdir(parents=True)
+    else:
+        (home / ".latest.a").mkdir(parents=True)
+    before = names(home)
+    assert make(home, "a").read_info().run == "a"
+    assert names(home) == {"a", *before}
+    (said,) = caplog.messages
+    assert "latest" in said
+    assert "\n" not in said
+    assert rundir.find_run(home, None).run == "a"
+
+
+def test_a_run_that_cannot_be_made_leaves_nothing(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither keys nor a folder that the next try would find taken."""
+    make(home, "a")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(rundir, "write_private", full)
+        with pytest.raises(UserError, match="No space left"):
+            make(home, "b")
+    assert names(home) == {"a", "latest"}
+    assert make(home, "b").read_info().run == "b"
+
+
+NOWHERE = ["~no-such-user/x", "~no-such-user"]
+
+
+@pytest.mark.parametrize("place", NOWHERE)
+def test_the_home_of_nobody_is_said_so(place: str) -> None:
+    """One line, exit code 2."""
+    with pytest.raises(UserError, match=f"{env.HOME}.*{place}") as caught:
+        rundir.runs_home({env.HOME: place})
+    assert caught.value.exit_code == Exit.USAGE
+
+
+@pytest.mark.parametrize("wanted", [*NOWHERE, "x" * 300, f"/{'x' * 300}/y", "loop", "./loop/x"])
+def test_a_run_that_no_path_leads_to_is_said_so(
+    home: Path, monkeypatch: pytest.MonkeyPatch, wanted: str
+) -> None:
+    """Unknown users, names that are too long, links that go round in a circle."""
+    make(home, "a")
+    (home / "loop").symlink_to("loop")
+    monkeypatch.chdir(home)
+    with pytest.raises(UserError) as caught:
+        rundir.find_run(home, wanted)
+    assert caught.value.exit_code == Exit.USAGE
+    assert "\n" not in str(caught.value)
 
 
 def test_ids_differ_and_sort_by_time() -> None:

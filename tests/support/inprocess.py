@@ -35,6 +35,7 @@ class Link:
     """A client's connection to the hub of a :class:`World`, for several threads."""
 
     replay = False
+    run_words = ""
 
     def __init__(self, world: World, lock: threading.RLock, role: str = "viewer") -> None:
         self._world, self._lock, self._role = world, lock, role

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,11 +17,15 @@ from typing import Any
 
 import psutil
 
+from rankscope.protocol.exits import Exit
 from support import warm, wire
 
 RANKSCOPE = [str(Path(sys.executable).with_name("rankscope"))]
 DEADLINE_S = 90.0
 """For things that need ranks to start on a busy machine; reaching it is a failure."""
+
+READS = frozenset({"status", "ranks", "check", "collectives", "numerics", "memory", "incidents"})
+"""Commands that may be given again: they only look."""
 
 
 def wait_until(
@@ -77,15 +82,24 @@ class Run:
     started: list[int] = field(default_factory=list)
 
     def ask(self, *command: str, timeout_s: float = 120.0) -> "subprocess.CompletedProcess[str]":
-        """Run ``rankscope COMMAND`` beside it."""
-        return subprocess.run(
-            [*RANKSCOPE, *command],
-            env=environment(self.home),
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
+        """Run ``rankscope COMMAND`` beside it.
+
+        A hub that a busy machine kept from answering a read in time is asked again, until
+        ``timeout_s`` have gone.
+        """
+        until_s = time.monotonic() + timeout_s
+        while True:
+            answer = subprocess.run(
+                [*RANKSCOPE, *command],
+                env=environment(self.home),
+                capture_output=True,
+                text=True,
+                timeout=timeout_s,
+                check=False,
+            )
+            late = command[0] in READS and answer.returncode == Exit.TIMED_OUT
+            if not late or time.monotonic() >= until_s:
+                return answer
 
     def status(self) -> dict[str, Any] | None:
         """``status --json``, or None while there is no answer."""

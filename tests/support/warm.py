@@ -70,4 +70,4 @@ def living(home: Path) -> list[int]:
 def _end(server: "subprocess.Popen[bytes]") -> None:
     assert server.stdin is not None
     server.stdin.close()
-    server.wait(30)
+    server.wait(120)  # it may be importing torch yet

@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import runpy
+import select
 import selectors
 import shutil
 import signal
@@ -21,7 +22,7 @@ import tempfile
 import time
 import types
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 MODULES = (
     *("numpy", "psutil", "msgspec", "msgpack", "zmq", "platformdirs", "torch", "torch._dynamo"),
@@ -61,10 +62,7 @@ class Server:
             self.reap(time.monotonic() - REAPED_AFTER_S)
             for key, _ in ready:
                 if key.fileobj is sys.stdin:
-                    for client in list(self.forks):
-                        self.kill(client)
-                    shutil.rmtree(self.folder.parent, ignore_errors=True)
-                    os._exit(0)
+                    self.end()
                 elif key.fileobj is self.listener:
                     request = self.accept()
                     if request is not None:
@@ -73,6 +71,12 @@ class Server:
                     self.ended(key.data)
                 else:
                     self.hear(key.data)
+
+    def end(self) -> NoReturn:
+        for client in list(self.forks):
+            self.kill(client)
+        shutil.rmtree(self.folder.parent, ignore_errors=True)
+        os._exit(0)
 
     def accept(self) -> Request | None:
         client, _ = self.listener.accept()
@@ -210,6 +214,8 @@ def become(request: Request) -> None:
 if __name__ == "__main__":
     server = Server(int(sys.argv[1]), sys.argv[2])
     for module in MODULES:
+        if select.select([sys.stdin], [], [], 0)[0]:  # whoever wanted it has ended already
+            server.end()
         importlib.import_module(module)
     deadline = time.monotonic() + 30  # one that has ended is in the list a moment longer
     while len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208

@@ -146,7 +146,7 @@ class Hub:
     def start(self) -> None:
         """Start the hub (again), and wait until it serves."""
         self.process = spawn(self.directory, *self.options)
-        self.info = launch.wait_for_hub(self.directory, self.process)
+        self.info = launch.wait_for_hub(self.directory, self.process, PATIENCE_S)
 
     @property
     def endpoint(self) -> str:

@@ -18,6 +18,7 @@ from rankscope.hub.recording import Recorder
 from rankscope.hub.state import RunState
 from rankscope.protocol import codec, limits, shapes
 from rankscope.protocol import messages as m
+from support.hello import hello_fields
 
 RUN = "run-1"
 START_S = 1_000_000.0
@@ -41,6 +42,9 @@ class SimRank:
         self.state = "alive"
         self.state_s = START_S
         self.cpu_s = 1.0
+        self.ready_since_s: float | None = None
+        self.queued_s: float | None = None
+        """Since when its main thread runs or is ready to."""
         self.mute = False
         """Its messages do not reach the hub."""
         self.over = False
@@ -126,19 +130,8 @@ class World:
 
     def hello(self, rank: int, **changes: Any) -> None:
         sim = self.ranks[rank]
-        fields = {
-            "run": RUN,
-            "world_size": self.size,
-            "local_rank": sim.local_rank,
-            "host": sim.host,
-            "pid": sim.pid,
-            "name": "gpt",
-            "trainer": "ddp",
-            "device": "cpu",
-            "start_step": 0,
-            "boundary": True,
-            "facts": {"torch": "2.13.0"},
-        }
+        fields = hello_fields(RUN, self.size, sim.local_rank, sim.host, sim.pid)
+        fields |= {"name": "gpt", "boundary": True, "facts": {"torch": "2.13.0"}}
         self.from_rank(rank, m.Hello, **(fields | changes))
 
     def node_hello(self, host: str) -> None:
@@ -177,6 +170,8 @@ class World:
                     self.now_s - sim.state_s,
                     sim.cpu_s,
                     1 << 20,
+                    0.0 if sim.ready_since_s is None else self.now_s - sim.ready_since_s,
+                    None if sim.queued_s is None else int(1e3 * sim.queued_s),
                 )
                 for sim in self.ranks.values()
                 if sim.host == host
@@ -313,8 +308,8 @@ class World:
             self.hello(sim.rank)
         return self
 
-    def run_end(self, code: int = 0, signal: int | None = None) -> None:
-        self.send(m.RunEnd(code, signal), "launcher")
+    def run_end(self, code: int = 0, signal: int | None = None, asked: int | None = None) -> None:
+        self.send(m.RunEnd(code, signal, asked), "launcher")
 
     # --- time and what comes of it ------------------------------------------------------------
 
@@ -384,6 +379,11 @@ class World:
         overview = self.view("overview")
         assert isinstance(overview, shapes.Overview)
         return overview
+
+    def log(self) -> list[shapes.Incident]:
+        """The incident log, but for what the hub says in it of itself."""
+        entries: list[shapes.Incident] = self.view("incidents").incidents
+        return [entry for entry in entries if entry.finding.kind != "hub-away"]
 
     def replies(self) -> list[tuple[bytes, m.Message]]:
         """What the hub has to send, taken off."""

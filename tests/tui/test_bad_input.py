@@ -12,7 +12,7 @@ import pytest
 
 from rankscope.protocol import keys, rundir
 from rankscope.protocol.version import MAJOR
-from support.outside import nothing_left, rankscope, refused
+from support.outside import DEADLINE_S, nothing_left, rankscope, refused
 from support.runs import RANKSCOPE, environment
 from support.wire import hub_process, new_run
 
@@ -37,6 +37,7 @@ def home(tmp_path: Path) -> Path:
         (["run", "--", "no-such-command-anywhere"], "there is no command"),
         (["run", "--", "/etc/passwd"], "may not be executed"),
         (["run", "--run-id", "../x", "--", "true"], "is no run id"),
+        (["run", "--run-id", "latest", "--", "true"], "choose another id"),
         (["run", "--tui", "--", "true"], "needs a terminal"),
         (["demo", "--ranks", "0"], "at least 1 rank"),
         (["demo", "--ranks", "many"], "--ranks"),
@@ -52,6 +53,8 @@ def home(tmp_path: Path) -> Path:
         (["status", "/tmp"], "no run directory (there is no run.json in it)"),
         (["status", "."], "no run directory"),
         (["top", "/etc/passwd"], "no run directory"),
+        (["status", "~no-such-user/x"], "~no-such-user is nobody's home folder here"),
+        (["replay", "~no-such-user/recording"], "~no-such-user is nobody's home folder here"),
         (["status", "--endpoint", "tcp://127.0.0.1:9"], "--key"),
         (["status", "--endpoint", "nonsense", "--key", "/no/key"], "no key file"),
     ],
@@ -169,7 +172,7 @@ def test_a_full_disk_is_no_bug(home: Path, command: list[str]) -> None:
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
+            timeout=DEADLINE_S,
             check=False,
         )
     assert result.returncode == 2, result
@@ -262,6 +265,12 @@ def test_a_port_in_use_stops_the_run_before_its_command(home: Path, tmp_path: Pa
         )
     assert not witness.exists()
     assert not list(home.glob("runs/*"))
+
+
+@pytest.mark.parametrize("arguments", [["run", "--", "true"], ["ls"], ["status"]])
+def test_a_home_of_nobody(arguments: list[str]) -> None:
+    """Said of the variable that names it, with exit code 2."""
+    refused(rankscope(Path("~no-such-user/x"), *arguments), 2, "RANKSCOPE_HOME=~no-such-user/x")
 
 
 def test_a_run_id_that_is_taken(home: Path) -> None:

@@ -6,12 +6,17 @@ import pytest
 from rankscope.protocol import shapes as s
 from rankscope.tui.dashboard.navigation import Navigation
 from rankscope.tui.dashboard.picture import Picture
+from rankscope.tui.dashboard.render.detail import detail_lines
+from rankscope.tui.dashboard.render.line import text_of
+from rankscope.tui.dashboard.render.nodes import node_details
+from rankscope.tui.dashboard.screens.base import Room
+from rankscope.tui.dashboard.screens.ranks import RanksScreen
 from rankscope.tui.feed.poller import Snapshot
 from rankscope.tui.text.output import untoned
 from rankscope.tui.text.ranks import ranks_text
 from rankscope.tui.text.status import status_text
 from rankscope.tui.words.blame import marks_of
-from support.scenes import SCENES, WAITS, finding, run
+from support.scenes import SCENES, WAITS, detail_of, finding, run
 
 ENDED: dict[str, object] = {"phase": "ended", "process": "ended", "link": "down"}
 EARLY = finding("rank-dead", [1], [0], "rank 1 died: exit 0 before its training was over")
@@ -141,3 +146,56 @@ def test_a_run_that_was_told_to_end_did_not_fail_by_itself() -> None:
     assert "rank-dead" not in text
     hurt = msgspec.structs.replace(snapshot.status, verdict=KILLED, findings=[KILLED])
     assert "✗ FAILED" in "\n".join(map(untoned, status_text(hurt, snapshot.overview)))
+
+
+SPOILING = finding("nonfinite-gradient", [1], [0], "NaN in the gradient of w on rank 1", step=7)
+SAVING = finding("checkpoint-failed", [1], [], "rank 1 could not write", step=7, since_s=30.0)
+LATE_NOW = finding("missing-collective", [1], [0], "rank 1 never entered all_reduce #3")
+
+
+@pytest.mark.parametrize(
+    ("found", "phase_s", "told"),
+    [
+        (SPOILING, 0.1, "rank 1 to blame since step 7"),
+        (SAVING, 0.1, "rank 1 to blame since step 7"),
+        (LATE_NOW, 42.5, "rank 1 to blame in backward 42 s"),
+    ],
+)
+def test_of_a_culprit_that_goes_on_its_present_phase_is_not_told(
+    found: s.Finding, phase_s: float, told: str
+) -> None:
+    """Nor how long that lasts: it is not where the fault was."""
+    snapshot = two([found], {}, {"phase_s": phase_s})
+    assert snapshot.overview is not None
+    line = node_details(snapshot.overview.nodes[0], Picture(snapshot), 120)
+    assert text_of(line).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("changes", "state", "current"),
+    [
+        ({}, "running", True),
+        ({"phase_s": 2.0, "step_s": 1.0}, "running", True),
+        ({"phase_s": 50.0, "step_s": 20.0}, "running", True),
+        ({"phase_s": 10.0}, "running", False),
+        ({"phase_s": 50.0, "step_s": 10.0}, "running", False),
+        ({"heard_s": 10.0}, "running", False),
+        ({}, "stalled", False),
+        ({}, "paused", False),
+        ({**ENDED, "ended": "SIGKILL"}, "running", False),
+        ({}, "finished", True),
+    ],
+)
+def test_the_speed_of_a_rank_that_stands_is_not_told_as_its_present_one(
+    changes: dict[str, object], state: s.State, current: bool
+) -> None:
+    """On its page as what it was, in the table not at all; of a run that is over all is past."""
+    snapshot = two([], {}, changes, state=state)
+    picture = Picture(snapshot)
+    page = [text_of(line) for line in detail_lines(1, detail_of(picture.rows[1]), picture, 100, 0)]
+    (speed,) = [line for line in page if "tokens/s" in line]
+    assert ("was 25.1 k" in speed) is not current
+    assert "25.1 k" in speed
+    table = RanksScreen().layout(picture, Room(200, 50, 0.0)).lines(50)
+    (row,) = [text_of(line) for line in table if text_of(line).split()[:1] == ["1"]]
+    assert ("25.1 k" in row) is current

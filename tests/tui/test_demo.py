@@ -48,6 +48,23 @@ def test_a_headless_demo_trains_and_sums_up(home: Path) -> None:
         assert kinds(document) == []
 
 
+def test_a_demo_can_be_saved_and_stopped(home: Path) -> None:
+    """What a newcomer tries first works in the first run they see; where it is saved is said."""
+    with (
+        nothing_left(home, but_hub=True),
+        started(home, "demo", "--headless", *ENDLESS) as process,
+    ):
+        assert process.stderr is not None
+        assert "step" in process.stderr.readline()
+        stopped = rankscope(home, "checkpoint", "--stop")
+        assert stopped.code == 0, stopped
+        rest = process.stderr.read()
+        assert process.wait(60) == 0
+    (run,) = (path for path in (home / "runs").iterdir() if not path.is_symlink())
+    assert f"checkpoints are in {run / 'checkpoints'}" in rest
+    assert rankscope(home, "verify-checkpoint", str(run / "checkpoints" / "latest")).code == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])
 def test_a_headless_demo_that_is_told_to_end_leaves_nothing(
     home: Path, number: signal.Signals

@@ -2,37 +2,22 @@
 
 import json
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from rankscope.protocol.faulttable import FAULTS
+from support.drills import drill
 from support.outside import nothing_left, rankscope, refused, started
-from support.runs import RANKSCOPE, environment, wait_until
+from support.runs import wait_until
 
 pytestmark = pytest.mark.processes
-
-LIMIT_S = 240.0
-"""Far beyond what a drill of two faults takes."""
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
-
-
-def drill(home: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [*RANKSCOPE, "drill", *arguments],
-        env=environment(home, PYTHON_EXEC=sys.executable),  # as users' ranks start
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
 
 
 @pytest.mark.parametrize(

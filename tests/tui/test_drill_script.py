@@ -1,8 +1,6 @@
 """``rankscope drill --script``: faults in a training script that knows nothing of them."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,23 +8,10 @@ import pytest
 from rankscope.protocol.faulttable import IN_SCRIPTS
 from rankscope.trainers.faults.script import INSTALL
 from rankscope.tui.drill.scripts import last_line
+from support.drills import drill
 from support.outside import nothing_left
-from support.runs import RANKSCOPE, environment
 
 SCRIPT = str(Path(__file__).with_name("programs") / "script.py")
-LIMIT_S = 240.0
-
-
-def drill(home: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [*RANKSCOPE, "drill", *arguments],
-        env=environment(home, PYTHON_EXEC=sys.executable),  # as users' ranks start
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
 
 
 def test_what_can_be_drilled_in_a_script_is_what_is_promised() -> None:

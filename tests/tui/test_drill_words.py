@@ -349,7 +349,7 @@ def test_a_file_with_something_else_is_refused_and_left_alone(tmp_path: Path) ->
 def test_a_row_in_words() -> None:
     """Exact ones in a line, the others with what is wrong below."""
     (line,) = (untoned(line) for line in table.lines(row()))
-    words = "✓ sigkill@1:12 rank-dead rank 1 step 12, phase forward 0.4 s"
+    words = "✓ sigkill@1:12 rank-dead rank 1 step 12, forward 0.4 s"
     assert " ".join(line.split()) == words
     (line,) = (untoned(line) for line in table.lines(row(after_step_s=0.12)))
     assert " ".join(line.split()) == words + " 0.1 s"
@@ -360,6 +360,33 @@ def test_a_row_in_words() -> None:
     assert [untoned(line) for line in table.summary([row(), wrong])] == [
         "1 of 2 exact, 0 called something else, 1 not found"
     ]
+
+
+LONGEST = max((kind for fault in FAULTS for kind in fault.kinds), key=len)
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+@pytest.mark.parametrize(
+    "spec",
+    ["sigkill@1:12", "skipped-collective@1:12", "nan-gradient@1:12:blocks.1.mlp.up.weight/2"],
+)
+def test_the_table_fits_the_terminal(width: int, spec: str) -> None:
+    """What was found stands in one column, whatever the fault is called and wherever it was."""
+    found = finding(LONGEST, ranks=[10, 11], step=123456)
+    shown = row(spec, found=found, latency_s=117.25, after_step_s=113.25)
+    head = table.heading(Setting(), 46, width)
+    body = [untoned(line) for line in table.lines(shown, width)]
+    assert all(len(line) <= width for line in (*head, *body)), body
+    assert body[-1].index(LONGEST[:8]) == head[-1].index("found")
+    assert body[-1].endswith("113.2 s")
+
+
+def test_how_to_look_at_a_row_is_a_line_of_its_own() -> None:
+    """A command that is copied from it is whole, however narrow the terminal."""
+    command = "rankscope status /scratch/some/where/quite/far/away/runs/20261129-163000-a3f9ab"
+    note = f"nothing was found within 20 s; look with: {command}"
+    shown = [untoned(line) for line in table.lines(row(exact=False, note=note), 60)]
+    assert shown[1:] == ["    nothing was found within 20 s; look with:", f"    {command}"]
 
 
 def test_a_rank_s_own_word_is_read_once_it_is_whole(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What is asked of a hub right after its run ended: the answer waits for the verdict."""
 
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from rankscope.protocol import messages as m
+from rankscope.protocol.shapes import Status
+from rankscope.tui.feed.client import HubClient
 from rankscope.tui.launcher import session as sessions
+from rankscope.tui.launcher.foreground import last_words
 from rankscope.tui.launcher.session import Session
 from support.collectives import TOKENS, Job
 from support.wire import Peer, wait_until
@@ -83,3 +87,79 @@ def test_a_good_end_is_told_at_once(session: Session, monkeypatch: pytest.Monkey
     status = session.finish(0)
     assert status is not None
     assert (status.state, status.verdict) == ("finished", None)
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_the_last_words_of_ranks_are_waited_for(
+    session: Session, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """The launcher's word is quicker than theirs: the last line names the step that was the last,
+    and how they ended."""
+    monkeypatch.setattr(sessions, "VERDICT_S", 60.0)
+    monkeypatch.setattr(sessions, "FINAL_WORD_S", 60.0)
+    with (
+        Peer(session.endpoint, session.directory.read_key("agent")) as peer,
+        HubClient(session.endpoint, session.directory.read_key("viewer")) as client,
+    ):
+        world = FarWorld(peer)
+        Job(world).steps(6)
+        peer.ping()
+
+        def say_the_last() -> None:
+            wait_until(lambda: _state(client) in ("finished", "failed"), "the launcher's word")
+            time.sleep(0.5)  # whoever does not wait has asked by now
+            world.step()
+            world.goodbye(0).kill(1) if code else world.goodbye(0).goodbye(1)
+
+        last = threading.Thread(target=say_the_last)
+        last.start()
+        status = session.finish(code)
+        last.join()
+    assert status is not None
+    assert status.step == 7
+    kind = None if status.verdict is None else status.verdict.kind
+    assert kind == ("rank-dead" if code else None)
+
+
+def test_a_dashboard_on_the_launcher_s_terminal_keeps_no_end_back(session: Session) -> None:
+    """Everybody knows of the end as soon as the command has ended, not when the screen is left."""
+    left = threading.Event()
+    with (
+        Peer(session.endpoint, session.directory.read_key("agent")) as peer,
+        HubClient(session.endpoint, session.directory.read_key("viewer")) as client,
+    ):
+        peer.ping()
+        world = FarWorld(peer)
+        Job(world).steps(6)
+        world.kill(1)
+        world.kill(0, signal=15)
+        peer.ping()
+        thread = session.wait_in_thread(left)
+        try:
+            wait_until(lambda: _state(client) == "failed", "the hub's word of the end")
+            wait_until(
+                lambda: session.directory.read_info().exit_code == 1, "run.json's word of it"
+            )
+            assert session.directory.read_info().ended_s is not None
+        finally:
+            left.set()
+            thread.join()
+    status = session.finish(1)
+    assert status is not None
+    assert status.state == "failed"
+
+
+def _state(client: HubClient) -> str:
+    body = client.ask("status").body
+    assert isinstance(body, Status)
+    return body.state
+
+
+def test_the_line_that_ends_a_run_claims_no_last_step_that_was_not_heard(session: Session) -> None:
+    """It says of an end what ``rankscope status`` says of it: the run may have gone on longer."""
+    world = World(ranks=2).step().step()
+    for rank in (0, 1):
+        world.exits(rank, 0, finished=True)
+    world.run_end(0)
+    told = last_words(session, 0, world.status())
+    assert "at step 2 or later: the last words of ranks 0 and 1 were not heard" in told

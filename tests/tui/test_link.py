@@ -45,6 +45,20 @@ def test_each_trouble_has_its_own_words(events: Sequence[Event], cause: Cause, c
     assert HERE in str(error)
 
 
+@pytest.mark.parametrize("events", [["delayed", "connected"], ["delayed", "connected", "ready"]])
+def test_what_is_known_of_a_silent_hub_s_process_is_told(events: list[Event]) -> None:
+    """Instead of a question; of one that nobody listens for, it would mean nothing."""
+    link = LinkState(HERE)
+    for event in events:
+        link.note(event)
+    error = link.timed_out(2.0, "its process 7 is stopped; let it go on: kill -CONT 7")
+    assert (error.cause, error.exit_code) == ("silent", Exit.TIMED_OUT)
+    assert "for 2.0 s: its process 7 is stopped" in str(error)
+    assert "?" not in str(error)
+    link.note("closed")
+    assert "process" not in str(link.timed_out(2.0, "its process 7 is stopped"))
+
+
 def test_one_broken_handshake_is_forgiven() -> None:
     """A hub that is just ending may break one off; then it is a matter of the next try."""
     link = LinkState(HERE)

@@ -11,7 +11,8 @@ from rankscope.tui.dashboard.render.bottom import hub_lines
 from rankscope.tui.dashboard.render.checkpoints import checkpoint_lines
 from rankscope.tui.text.checkpoints import checkpoints_text
 from rankscope.tui.text.status import status_text
-from support import scenes, screenscenes
+from support import scenes
+from support.scenes import views
 
 EQUAL = Parity("parity: 12 steps bitwise equal (13 to 24)", over=True, steps=12)
 OTHER = Parity(
@@ -29,7 +30,7 @@ def test_parity_is_told_wherever_one_looks_and_only_after_a_restart(found: Parit
     assert snapshot.overview is not None
     status = msgspec.structs.replace(snapshot.status, parity=text)
     overview = msgspec.structs.replace(snapshot.overview, parity=text)
-    view = msgspec.structs.replace(screenscenes.checkpoints_view(), parity=found)
+    view = msgspec.structs.replace(views.checkpoints_view(), parity=found)
     picture = Picture(dataclasses.replace(snapshot, status=status, overview=overview))
     told = [
         "\n".join(status_text(status, overview)),

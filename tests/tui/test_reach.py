@@ -70,6 +70,7 @@ def test_a_run_that_has_just_begun_is_waited_for(
         hub.start()
         asker.join(PATIENCE_S)
         (client,) = begun
+        assert client.run_words == str(hub.directory.path)  # commands it is told name this run
         with client:
             body = client.ask("status", timeout_s=PATIENCE_S).body
         assert isinstance(body, Status)
@@ -100,12 +101,13 @@ def test_a_screen_goes_from_live_to_recording_and_back(home: Path) -> None:
 
 
 def test_a_stopped_hub_is_told(home: Path) -> None:
-    """It takes the connection (the kernel does) and says nothing: exit 4."""
+    """It takes the connection (the kernel does) and says nothing: exit 4, and what helps."""
     with hub_process(home) as hub:
         assert hub.process is not None
         hub.process.send_signal(signal.SIGSTOP)
         try:
-            refused(rankscope(home, "status"), 4, "says nothing", "is the hub stopped")
+            pid = hub.process.pid
+            refused(rankscope(home, "status"), 4, "is stopped", f"kill -CONT {pid}")
         finally:
             hub.process.send_signal(signal.SIGCONT)
 

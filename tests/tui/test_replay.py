@@ -6,9 +6,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from rankscope.tui.commands.replay import moment, on_the_clock
+from rankscope.protocol import rundir
+from rankscope.tui.cli import main
+from rankscope.tui.moments import moment, on_the_clock
 from support.ranks import SyntheticRun
 from support.runs import RANKSCOPE, environment
 from support.terminal import Terminal
@@ -24,7 +27,13 @@ def test_moments_that_can_be_named(text: str) -> None:
     assert moment("+90") == 90.0
 
 
-@pytest.mark.parametrize("text", ["yesterday", "25", "-3", "+", "1:2:3:4", ""])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("yesterday", "25", "-3", "+", "1:2:3:4", ""),
+        *("25:00", "12:60", "12:00:61", "2026-02-30 12:00", "2026-13-01T10:00", "0000-01-01 1:00"),
+    ],
+)
 def test_what_is_no_moment_is_refused(text: str) -> None:
     """With the forms that are ones."""
     with pytest.raises(Exception, match="23:04:17"):
@@ -37,6 +46,28 @@ def test_a_time_without_a_day_is_the_last_such_time() -> None:
     assert on_the_clock("23:04:17", last_s) == time.mktime((2026, 11, 29, 23, 4, 17, 0, 0, -1))
     assert on_the_clock("0:30", last_s) == time.mktime((2026, 11, 30, 0, 30, 0, 0, 0, -1))
     assert on_the_clock("2026-11-28 12:00", last_s) < last_s - 86_400
+
+
+@pytest.mark.parametrize("at", ["2026-11-27 12:00", "2026-12-01 00:00", "12:00"])
+def test_a_time_that_the_run_does_not_have_is_refused_before_anything_is_started(
+    at: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """There is no recording that could be read: when the run began and ended is enough."""
+    began_s = time.mktime((2026, 11, 29, 20, 0, 0, 0, 0, -1))
+    directory = rundir.create(
+        tmp_path, "20261129-200000-abcdef", command=["x"], name="", now_s=began_s
+    )
+    directory.write_info(
+        msgspec.structs.replace(directory.read_info(), ended_s=began_s + 4 * 3600.0)
+    )
+    monkeypatch.setenv("RANKSCOPE_HOME", str(tmp_path.parent))
+    assert main(["replay", str(directory.path), "--at", at]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "the run goes from 2026-11-29 20:00:00 to 2026-11-30 00:00:00" in told
 
 
 @pytest.fixture

@@ -210,6 +210,7 @@ def test_ctrl_c_on_a_terminal_reaches_the_command_once(home: Path) -> None:
         terminal.signal(signal.SIGTERM)
         assert terminal.exit_code() == 7
         assert terminal.text().count("SIGINT") == 1
+        assert "ended by SIGTERM" in " ".join(terminal.text().split())  # SIGINT was not heeded
 
 
 @pytest.mark.parametrize("leader", [True, False])

@@ -175,3 +175,14 @@ def test_bad_input_is_one_line_and_exit_code_2(
     out, err = capsys.readouterr()
     assert out == ""
     assert len(err.splitlines()) == 1
+
+
+def test_what_nobody_chose_is_told_before_it_runs() -> None:
+    """On how many ranks, how much, and how to say otherwise."""
+    case = Case(trainer="ddp", layers=4, dim=128, heads=4, seq_len=128, batch_size=16)
+    told = scale.planned(
+        {ranks: Job(cases=[case], updates=20, untimed=5) for ranks in (1, 2)}, "ddp"
+    )
+    assert "on 1 and then 2 ranks, 40 updates" in told
+    assert "--ranks" in told
+    assert "\n" not in told

@@ -3,15 +3,19 @@
 import msgspec
 import pytest
 
+from rankscope.protocol.exits import Exit
 from rankscope.protocol.shapes import Incidents, RankRow
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.line import text_of
+from rankscope.tui.dashboard.render.verdict import verdict_lines
 from rankscope.tui.dashboard.screens.base import Room
 from rankscope.tui.dashboard.screens.evidence import EvidenceScreen
+from rankscope.tui.text.check import check_line, judge
 from rankscope.tui.text.incidents import incidents_text
 from rankscope.tui.text.output import untoned
 from rankscope.tui.text.status import status_text
 from rankscope.tui.words.stall import next_step, odd_one, standings
+from rankscope.tui.words.verdict import verdict
 from support.scenes import STOPPED, row, run
 
 
@@ -98,6 +102,45 @@ def test_a_stall_that_a_finding_explains_keeps_to_the_finding() -> None:
     assert "kill -CONT" in text
     bare = msgspec.structs.replace(snapshot.status, verdict=None, findings=[], ranks=[])
     assert "next" not in "\n".join(map(untoned, status_text(bare, snapshot.overview)))
+
+
+def test_a_stall_that_a_notice_may_explain_names_whom_it_suspects() -> None:
+    """As a suspicion, before it is known: in the headline, and with its own next step."""
+    notice = msgspec.structs.replace(
+        STOPPED,
+        kind="gil-held",
+        severity="info",
+        headline="rank 0 holds the GIL and is mute in backward of step 13",
+        next="see its native stack: py-spy dump --native --pid 4700 (on node-a)",
+    )
+    snapshot = run(2, 2, state="stalled", stalled_s=42.0, rows=STUCK, findings=[notice])
+    assert snapshot.status is not None
+    assert snapshot.overview is not None
+    picture = Picture(snapshot)
+    texts = {
+        "status": "\n".join(map(untoned, status_text(snapshot.status, snapshot.overview))),
+        "dashboard": "\n".join(map(text_of, verdict_lines(picture, 100, 0.0))),
+    }
+    for text in texts.values():
+        assert "STALLED 42 s   suspected: rank 0 holds the GIL and is mute" in text
+        assert "py-spy dump --native --pid 4700" in text
+        assert "pid 4701" not in text
+    assert check_line(snapshot.status)[0].count("suspected: rank 0") == 1
+    assert (
+        "42 s and suspected is: rank 0 holds" in incidents_text(Incidents([]), snapshot.status)[0]
+    )
+    assert judge(snapshot.status) == Exit.PROBLEM
+    moving = verdict(state="running", finding=notice, stalled_s=None, step=12, healthy_s=120.0)
+    assert moving.line() == "✓ healthy   no finding for 2 min"
+
+
+def test_a_paused_run_says_so_whatever_else_is_found() -> None:
+    """Why it does not move comes first; what was found is beside it."""
+    for severity in ("warning", "critical"):
+        found = msgspec.structs.replace(STOPPED, kind="checkpoint-failed", severity=severity)
+        said = verdict(state="paused", finding=found, stalled_s=None, step=12)
+        assert said.head == "paused, CHECKPOINT-FAILED"
+        assert said.text == found.headline
 
 
 def test_a_notice_explains_no_stall() -> None:

@@ -34,3 +34,24 @@ def test_a_hub_that_is_slow_to_fail_has_not_lived_long(tmp_path: Path) -> None:
         assert "hub key" in words
     finally:
         supervisor.end()
+
+
+def test_between_the_end_of_a_hub_and_the_start_of_the_next_it_is_restarting(
+    tmp_path: Path,
+) -> None:
+    """Whoever supervises looks often then, and else waits for a child's end to be signalled."""
+    supervisor = Supervisor(new_run(tmp_path))
+    supervisor.start()
+    try:
+        supervisor.poll(0.0)
+        assert not supervisor.restarting
+        assert supervisor._hub is not None
+        supervisor._hub.kill()
+        supervisor._hub.wait()
+        supervisor.poll(1.0)
+        assert supervisor.restarting
+        supervisor.poll(100.0)
+        assert not supervisor.restarting
+        assert supervisor._hub.poll() is None
+    finally:
+        supervisor.end()

@@ -183,8 +183,22 @@ def test_a_wide_name_is_shortened_and_its_column_stays() -> None:
     lines = bare(ls_text([listed("python train.py " + "x" * 60), listed("demo")], Path("/"), 50.0))
     assert all(len(line) <= 80 for line in lines), lines
     assert lines[0].endswith("verdict")
-    assert "python train.py…" in lines[1]
+    assert "python train.py" in lines[1]
+    assert "…" in lines[1]
     assert "demo" in lines[2]
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_a_verdict_that_has_no_room_beside_its_run_stands_below_it(width: int) -> None:
+    """Short ones stand beside it; no run is without one, and none is cut to a few letters."""
+    long = "rank 1 never entered all_reduce #23: at hang.py:51 in take_twice; rank 0 waits"
+    hung = msgspec.structs.replace(listed("gpt"), severity="critical", headline=long)
+    lines = bare(ls_text([hung, listed("gpt")], Path("/"), 50.0, width))
+    assert all(len(line) <= width for line in lines), lines
+    text = "\n".join(lines)
+    assert f"✗ {long}"[: width - 5] in text
+    assert lines[-1].endswith("✗ failed")
+    assert lines[0].index("verdict") == lines[-1].index("✗")
 
 
 def test_a_table_lines_up_numbers_to_the_right_and_words_to_the_left() -> None:

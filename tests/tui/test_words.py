@@ -6,10 +6,12 @@ import msgspec
 import pytest
 
 from rankscope.protocol.shapes import Finding, State
+from rankscope.tui.text.check import check_line
+from rankscope.tui.text.output import untoned
 from rankscope.tui.words import numbers
 from rankscope.tui.words.marks import Tone, plain, rank_mark, safe
 from rankscope.tui.words.verdict import Verdict, verdict
-from support.samples import FINDING, ROW
+from support.samples import FINDING, ROW, STATUS
 
 
 @pytest.mark.parametrize(
@@ -78,12 +80,42 @@ def test_the_verdict_of_a_healthy_run_says_for_how_long() -> None:
     assert say("running", healthy_s=38 * 60.0).line() == "✓ healthy   no finding for 38 min"
 
 
+def test_a_rank_outside_of_training_s_phases_is_at_work() -> None:
+    """Its phase is told beside; what it says of itself goes before."""
+    outside = msgspec.structs.replace(ROW, phase="other", process="alive", link="up", ended="")
+    assert rank_mark(outside).word == "at work"
+    saving = msgspec.structs.replace(outside, expecting="evaluation")
+    assert rank_mark(saving).word == "evaluation"
+
+
+def test_nothing_is_called_healthy_that_was_not_heard_of_for_long() -> None:
+    """What was well may be so no more; what is known to be wrong stays so."""
+    unheard = say("running", healthy_s=120.0, unheard_s=4.9)
+    assert unheard.line() == "○ not known for 4.9 s   was healthy, no finding for 2 min"
+    assert (unheard.tone, unheard.known) == ("warn", False)
+    assert say("running", healthy_s=120.0, unheard_s=1.0).known
+    assert say("stalled", stalled_s=42.0, unheard_s=4.9).head == "STALLED 42 s"
+    assert say("running", FINDING, unheard_s=4.9).head == "RANK-DEAD"
+    assert say("finished", unheard_s=4.9).head == "finished"
+    quiet = [msgspec.structs.replace(row, heard_s=9.0) for row in STATUS.ranks]
+    status = msgspec.structs.replace(STATUS, state="running", verdict=None, ranks=quiet)
+    assert "not known for 9.0 s" in untoned(check_line(status)[0])
+
+
 def test_the_verdict_of_a_hurt_run_is_its_gravest_finding() -> None:
     """The finding's own headline, its evidence underneath."""
     found = say("failed", FINDING)
     assert found.line() == "✗ FAILED   rank 2 died: SIGKILL at step 13, in backward"
     assert found.tone == "bad"
     assert found.more == tuple(FINDING.evidence)
+
+
+def test_a_run_whose_end_nobody_heard_finished_at_a_step_or_later() -> None:
+    """The step that is known is the last that was heard of."""
+    unheard = "the last words of rank 1 were not heard"
+    said = say("finished", step=62, exit_code=0, ending=unheard).text
+    assert said == f"at step 62 or later: {unheard}, exit code 0"
+    assert say("finished", step=62, exit_code=0).text == "at step 62, exit code 0"
 
 
 def test_a_notice_does_not_make_a_run_unwell() -> None:
@@ -119,7 +151,7 @@ def test_a_rank_has_one_mark_for_its_gravest_state(
 
 def test_an_ascii_terminal_gets_ascii() -> None:
     """Every glyph has a stand-in where the output is not UTF-8."""
-    assert plain("✗ STALLED 42 s – ‖g‖ ±4 µs", utf8=False) == "X STALLED 42 s - |g| ~4 us"
+    assert plain("✗ STALLED 42 s – ‖g‖ ±4 µs", utf8=False) == "X STALLED 42 s - |g| +-4 us"
     assert plain("✗", utf8=True) == "✗"
 
 

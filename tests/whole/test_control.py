@@ -34,7 +34,9 @@ def test_a_run_is_paused_goes_on_saves_and_stops_as_an_operator_wants_it(tmp_pat
         standing = run.wait_status(lambda s: s["state"] == "paused", "it is paused")
         assert steps(standing) == {paused["step"]}
         assert "rankscope resume" in standing["control"]
-        refused = run.ask("checkpoint")
+        saved = asked(run, "checkpoint")
+        assert (saved["state"], saved["step"]) == ("done", paused["step"])
+        refused = run.ask("pause")
         assert refused.returncode == 1
         assert "rankscope resume" in refused.stderr
         still = run.status()
@@ -52,5 +54,5 @@ def test_a_run_is_paused_goes_on_saves_and_stops_as_an_operator_wants_it(tmp_pat
         log = run.ask("incidents").stdout
         for command in ("pause", "resume", "checkpoint-and-stop"):
             assert f"asks for: {command}" in log
-        assert "checkpoint by" in log
+        assert "pause by" in log
         assert "was refused: the run is paused" in " ".join(log.split())

@@ -39,7 +39,8 @@ def test_a_death_half_a_second_after_the_first_step_has_its_cause(
     home = tmp_path / "home"
     with live_run(home, [sys.executable, "-c", SCRIPT + WAYS[cause]]) as run:
         code = run.process.wait(120)
-        verdict = run.wait_status(lambda s: s["state"] == "failed", "the end")["verdict"]
+        last = run.wait_status(lambda s: s["state"] == "failed" and s["verdict"], "the verdict")
+        verdict = last["verdict"]
     expected = 128 + signal.Signals[cause] if cause.startswith("SIG") else 5
     assert code == expected
     assert verdict["kind"] == "rank-dead"

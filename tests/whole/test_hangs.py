@@ -1,12 +1,14 @@
 """Real ranks that hang: called what it is, and shown where, while they hang."""
 
 import json
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.runs import Run, live_run, torchrun
+from support.runs import RANKSCOPE, Run, environment, live_run, torchrun
 
 pytestmark = pytest.mark.processes
 
@@ -47,3 +49,22 @@ def test_a_rank_in_a_lock_is_found_and_its_stack_stands_on_top(tmp_path: Path) -
         (group,) = asked(run, "collectives")["groups"]
         assert (group["behind"], group["waiting"]) == ([1], [0])
         assert run.ask("check").returncode == 1
+        _a_stop_says_what_it_waits_for(run)
+
+
+def _a_stop_says_what_it_waits_for(run: Run) -> None:
+    """At once, and that it stays asked for when nobody waits any more."""
+    words = [*RANKSCOPE, "stop"]
+    home = environment(run.home)
+    with subprocess.Popen(words, env=home, stderr=subprocess.PIPE, text=True) as stop:
+        assert stop.stderr is not None
+        first, second = stop.stderr.readline(), stop.stderr.readline()
+        assert first.startswith("rankscope: rank 1 is stuck and cannot reach the end of a step (")
+        assert "rank 1 never entered" in first
+        assert "cancel" in first
+        assert f"kill {run.process.pid}; or Ctrl-C" in second
+        stop.send_signal(signal.SIGINT)
+        assert "the stop stays asked for: rankscope cancel " in stop.stderr.read()
+    assert stop.returncode == 130
+    late = run.ask("cancel", "--timeout", "100")
+    assert late.returncode == 0, late

@@ -139,7 +139,8 @@ def test_a_stop_a_cut_and_a_death_on_the_other_node_are_told(tmp_path: Path) -> 
 
         os.kill(pid, signal.SIGKILL)
         run.process.wait(120)
-        verdict = run.wait_status(lambda s: s["state"] == "failed", "the end")["verdict"]
+        last = run.wait_status(lambda s: s["state"] == "failed" and s["verdict"], "the verdict")
+        verdict = last["verdict"]
         assert (verdict["kind"], verdict["ranks"], verdict["victims"]) == ("rank-dead", [1], [0])
         assert "SIGKILL" in verdict["headline"]
         wait_until(lambda: not belonging_to(tmp_path / "home-b"), "nothing is left on node-b")

@@ -7,7 +7,7 @@ on the watched models alone. What is copied or saved has no trace of it.
 
 import functools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -38,6 +38,35 @@ class _Note(NamedTuple):
     note: Note
 
 
+class Removal:
+    """Ends what was placed on one model or module."""
+
+    __slots__ = ("_model", "_remove")
+
+    def __init__(self, model: "weakref.ref[Any]", remove: Callable[[], None]) -> None:
+        self._model = model
+        self._remove = remove
+
+    @property
+    def gone(self) -> bool:
+        """Whether the model is: there is nothing left to end, but for what its class was given."""
+        return self._model() is None
+
+    def __call__(self) -> None:
+        self._remove()
+
+
+def of_the_living(removals: Iterable[Removal]) -> list[Removal]:
+    """Those of models that are alive. The others are done with."""
+    left = []
+    for removal in removals:
+        if removal.gone:
+            removal()
+        else:
+            left.append(removal)
+    return left
+
+
 class Calls:
     """The classes that were given a ``__call__``, and the hooks of each watched model."""
 
@@ -54,7 +83,7 @@ class Calls:
         ends: Part | None = None,
         before: Hook | None = None,
         output: Hook | None = None,
-    ) -> Callable[[], None]:
+    ) -> Removal:
         """Have a probe look on when ``model`` is called; returns what ends that.
 
         ``begins`` is ``(probe, body)`` with ``body(now, model, args, kwargs)``, ``ends`` the same
@@ -76,9 +105,9 @@ class Calls:
             (*(hooks.begins if hooks else ()), *((begins,) if begins else ())),
             (*(hooks.ends if hooks else ()), *((ends,) if ends else ())),
         )
-        return lambda: self._remove(owner, reference, begins, ends)
+        return Removal(reference, lambda: self._remove(owner, reference, begins, ends))
 
-    def note(self, module: Any, note: Note) -> Callable[[], None]:
+    def note(self, module: Any, note: Note) -> Removal:
         """Have ``note(args, output)`` called after each call of ``module``; returns what ends that.
 
         For the many modules inside a model: as little is done around it as can be. It sees to
@@ -91,7 +120,7 @@ class Calls:
         else:
             self.add(module, ends=_part_of(note))
         reference = known.models[id(module)].model
-        return lambda: self._remove_note(owner, reference, note)
+        return Removal(reference, lambda: self._remove_note(owner, reference, note))
 
     def _remove_note(self, owner: type, reference: "weakref.ref[Any]", note: Note) -> None:
         known, module = self._classes.get(owner), reference()

@@ -1,7 +1,11 @@
 """The agent's socket: a DEALER with CURVE that never waits. Used by one thread only."""
 
+import math
+import select
+
 import zmq
 
+from rankscope.agent.bell import Bell
 from rankscope.agent.hublink import HubAddress
 from rankscope.protocol import codec, limits
 from rankscope.protocol.messages import Message
@@ -17,6 +21,7 @@ class Connection:
     def __init__(self, address: HubAddress) -> None:
         self._context = zmq.Context(io_threads=1)
         self._socket = self._context.socket(zmq.DEALER)
+        self._poll: select.poll | None = None  # of the socket, and of the one bell of its thread
         options: dict[int, int | bytes] = {
             zmq.LINGER: LINGER_MS,
             zmq.IPV6: "[" in address.endpoint,
@@ -38,6 +43,33 @@ class Connection:
             self._socket.setsockopt(option, value)
         self._socket.connect(address.endpoint)
 
+    def wait(self, wait_s: float, bell: Bell) -> bool:
+        """Until the hub says something or the bell is rung, which is True, or the time is over.
+
+        May also end early, with False.
+        """
+        if self._poll is None:
+            # Half of what libzmq's own poll costs a thread that finds the caches cold.
+            self._poll = select.poll()
+            self._poll.register(int(self._socket.getsockopt(zmq.FD)), select.POLLIN)
+            self._poll.register(bell.descriptor, select.POLLIN)
+        # libzmq's descriptor tells of what came since this was asked, and of nothing before.
+        if self._has_come():
+            return True
+        ready = self._poll.poll(math.ceil(wait_s * 1000))
+        for descriptor, _ in ready:
+            if descriptor == bell.descriptor:
+                bell.hush()
+                return True
+        return bool(ready) and self._has_come()
+
+    def _has_come(self) -> bool:
+        return bool(int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
+
+    def takes(self) -> bool:
+        """Whether the socket would take a frame now."""
+        return bool(int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLOUT)
+
     def send(self, frame: bytes) -> bool:
         """Whether the socket took ``frame``. False: no hub, or a queue that is full."""
         try:
@@ -51,15 +83,17 @@ class Connection:
         messages: list[Message] = []
         if wait_s > 0 and not self._socket.poll(int(wait_s * 1000) or 1):
             return messages
-        while True:
+        # Asked before, for nearly always there is nothing: an exception costs more than that.
+        while self._has_come():
             try:
                 frame = self._socket.recv(zmq.NOBLOCK)
             except zmq.Again:
-                return messages
+                break
             try:
                 messages.append(codec.decode(frame))
             except codec.BadFrame:
                 continue  # of a newer minor version, or nonsense: nothing an agent must act on
+        return messages
 
     def close(self) -> None:
         """Waits at most ``LINGER_MS`` for what the socket still holds."""

@@ -45,6 +45,8 @@ class Digest:
         """Whether the loop calls ``end_step``."""
         self.completed = 0
         """Steps seen to end."""
+        self.step_s = 0.0
+        """How long the newest of them took."""
         self.data_over = False
         """The loader that was read last has ended, and none was begun since."""
         self._waits = Waits()
@@ -161,6 +163,7 @@ class Digest:
             grad_norm_sharded=sharded,
             **({"waited_s": waited_s} | more),
         )
+        self.step_s = times.step_s
         self.outbox.put_step(self._last)
 
     def _late(self, event: Event) -> None:

@@ -31,6 +31,9 @@ class Letter:
     def __init__(self) -> None:
         self.frames: list[bytes] = []
 
+    def takes(self) -> bool:
+        return True
+
     def send(self, frame: bytes) -> bool:
         self.frames.append(frame)
         return True

@@ -28,6 +28,7 @@ from rankscope.agent.identity import Identity
 from rankscope.protocol import env, keys, launch, procs, rundir
 from rankscope.protocol.exits import UserError
 from rankscope.protocol.files import read_private, write_private
+from rankscope.protocol.pasting import named, words_for
 
 log = logging.getLogger("rankscope")
 
@@ -213,8 +214,9 @@ class HubFinder:
         info = self._directory.read_info()
         if rundir.hub_is_alive(info):
             address = self._address_of(self._directory, info)
+            seen = named("rankscope top", words_for(self._directory.path))
             print(
-                f"rankscope: watching this run; to see it: rankscope top {address.run}",
+                f"rankscope: watching this run; to see it: {seen}",
                 file=sys.stderr,
                 flush=True,
             )

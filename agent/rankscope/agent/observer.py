@@ -47,6 +47,7 @@ class Observer:
     __slots__ = (
         *("on", "thread", "spent_s", "kernel_s", "noted", "loss", "gradnorm", "step", "cuda"),
         *("number", "microbatch", "backwards", "updated", "going_on", "more", "signs", "updates"),
+        "looks",
         *("__dict__", "__weakref__"),
     )
 
@@ -87,6 +88,8 @@ class Observer:
         """Training forwards of the first model in the step in work."""
         self.backwards = 0
         """Outermost backwards that have ended in the step in work."""
+        self.looks = 0
+        """Backwards at whose end ``updates`` looks yet."""
         self.updated = False
         """Whether the first optimizer changed parameters in the step in work."""
         self.more: dict[str, Any] = {}
@@ -153,12 +156,21 @@ class Observer:
         The first model counts the microbatches, the first optimizer marks the steps.
         """
         models, optimizers = _alive(self._models), _alive(self._optimizers)
+        if len(models) + len(optimizers) < len(self._models) + len(self._optimizers):
+            self._tidy()
         if model is not None and not any(model is one for one in models):
             self._models = [weakref.ref(one) for one in (*models, model)]
             self._watch_model(model)
         if optimizer is not None and not any(optimizer is one for one in optimizers):
             self._optimizers = [weakref.ref(one) for one in (*optimizers, optimizer)]
             self._watch_optimizer(optimizer)
+
+    def _tidy(self) -> None:
+        """Some of what was watched is gone. Where models come and go nothing may pile up."""
+        self._models = [one for one in self._models if one() is not None]
+        self._optimizers = [one for one in self._optimizers if one() is not None]
+        for probe in self.probes.values():
+            self.ask(probe, probe.tidy)
 
     def watched(self) -> tuple[list[Any], list[Any]]:
         """The models and the optimizers that are alive."""

@@ -5,13 +5,13 @@ import threading
 import time
 from collections.abc import Callable
 
-from rankscope.agent import forks, identity, room, switch
+from rankscope.agent import bell, forks, identity, looks, room, switch
 from rankscope.agent.connection import Connection
 from rankscope.agent.farewell import Letter
 from rankscope.agent.hublink import HubAddress, HubFinder, address_in_environ
 from rankscope.agent.nodeleader import NodeLeader
 from rankscope.agent.observer import Observer
-from rankscope.agent.talk import TICK_S, Sequence, Talk
+from rankscope.agent.talk import Sequence, Talk
 from rankscope.protocol import limits
 from rankscope.protocol.messages import ProbeFault
 
@@ -19,6 +19,9 @@ log = logging.getLogger("rankscope")
 
 FLUSH_S = 0.2
 """The longest that ending or a flush keeps the training thread."""
+
+LEAST_WAIT_S = 0.01
+"""Between two looks, whatever there is to say."""
 
 LAST_TRY_S = 0.005
 """Between two tries to get the last words out."""
@@ -33,11 +36,6 @@ TOLD_FAULTS = 4
 """So many different faults of this thread are told of."""
 
 
-def tick_s(world_size: int) -> float:
-    """Between two looks at the outbox: stretched on a large world, so that the hub keeps up."""
-    return min(limits.BEAT_INTERVAL_S, max(TICK_S, world_size / 16384))
-
-
 class Sender(threading.Thread):
     """Daemon thread; all sockets are its own. ``sequence`` hands out message numbers from 1."""
 
@@ -48,6 +46,8 @@ class Sender(threading.Thread):
         self.paused = False
         self._pausing = False
         self._wake = threading.Event()
+        self._bell: bell.Bell | None = None
+        self._listens = False  # the last look has heard all that the hub had said
         self._flushed = threading.Event()
         self._flush_until_s: float | None = None
         self._ending = False
@@ -56,6 +56,7 @@ class Sender(threading.Thread):
         self._leader: NodeLeader | None = None
         self._connection: Connection | None = None
         self._tried_early = False
+        self._looked_s = -1e9
         self._faults = 0  # in a row
         self._told: set[str] = set()
         self._room_s = -1e9  # when room for a socket is looked for next
@@ -65,11 +66,14 @@ class Sender(threading.Thread):
 
     def wake(self) -> None:
         self._wake.set()
+        rung = self._bell
+        if rung is not None:
+            rung.ring()
 
     def pause(self) -> None:
         """Say that nothing more will be said for now, and then rest."""
         self._pausing = True
-        self._wake.set()
+        self.wake()
 
     def resume(self) -> None:
         self._pausing = self.paused = False
@@ -80,14 +84,14 @@ class Sender(threading.Thread):
             return False
         self._flushed.clear()
         self._flush_until_s = time.monotonic() + timeout_s
-        self._wake.set()
+        self.wake()
         return self._flushed.wait(timeout_s)
 
     def end(self, timeout_s: float = FLUSH_S) -> None:
         """Send what is left, close the socket and end the thread, within ``timeout_s``."""
         self._ending = True
         self._flush_until_s = time.monotonic() + timeout_s
-        self._wake.set()
+        self.wake()
         if self.ident is not None:  # else it was never started
             self.join(timeout_s)
 
@@ -97,13 +101,16 @@ class Sender(threading.Thread):
             forks.keep(self._connection)
         if self._leader is not None:
             self._leader.close()
+        self._bell = None
 
     # the thread
 
     def run(self) -> None:
         try:
             while not self._ending:
-                self._wake.wait(self._wait_s())
+                called = self._rest(self._wait_s())
+                if not called and self._may_pass():
+                    continue
                 self._wake.clear()
                 if self._guarded(self._tick):
                     self._faults = 0
@@ -115,12 +122,33 @@ class Sender(threading.Thread):
             self._flushed.set()
             self._guarded(self._close)
 
+    def _rest(self, wait_s: float) -> bool:
+        """Until the time is over, or training has something urgent, or the hub: that is True."""
+        if not self._listens or self._connection is None or self._bell is None:
+            return self._wake.wait(wait_s)
+        return self._wake.is_set() or self._connection.wait(wait_s, self._bell)
+
     def _wait_s(self) -> float:
         if self._faults:
-            return min(MAX_PAUSE_S, TICK_S * 2.0 ** min(self._faults, 10))
+            return min(MAX_PAUSE_S, looks.STANDING_S * 2.0 ** min(self._faults, 10))
         if self.paused:
             return limits.BEAT_INTERVAL_S
-        return TICK_S if self.talk.identity is None else tick_s(self.talk.identity.world_size)
+        known = self.talk.identity
+        if known is None:
+            return looks.STANDING_S
+        now = time.monotonic()
+        talk = self.talk
+        going, rises = talk.goes_on(now), talk.memory_rises(now)
+        talk.every_s = looks.every_s(known.world_size, going=going, rises=rises)
+        wait_s = looks.wait_s(now, talk.every_s, talk.digest.step_s)
+        return max(LEAST_WAIT_S, min(wait_s, talk.silent_s(now)))
+
+    def _may_pass(self) -> bool:
+        """Whether a glance is enough: training goes on, and the next look will say so."""
+        if not self._listens or self._faults or self._ending:
+            return False
+        now = time.monotonic()
+        return self.talk.goes_on(now) and not looks.is_due(now, self.talk.every_s, self._looked_s)
 
     def _guarded(self, action: Callable[[], None]) -> bool:
         """Whether ``action`` went well. A fault of this thread is told like that of a probe."""
@@ -138,13 +166,15 @@ class Sender(threading.Thread):
         return True
 
     def _tick(self) -> None:
-        now = time.monotonic()
+        now = self._looked_s = time.monotonic()
+        self._listens = False
         self.talk.read_notes()
         if self.paused or self.talk.refused:
             return
         if self._connected(now):
             assert self._connection is not None
             self.talk.turn(self._connection, now)
+            self._listens = not self.talk.refused
         if self._pausing:  # and said so, where anybody hears
             self._pausing, self.paused = False, True
 
@@ -184,6 +214,7 @@ class Sender(threading.Thread):
         lacks = room.lacking()
         if lacks is None:
             self._connection = Connection(address)
+            self._bell = self._bell or bell.taken()
             return
         if self._room_wait_s == ROOM_WAIT_S[0]:
             log.warning("rankscope: training goes on unwatched for now: %s", lacks)
@@ -234,3 +265,6 @@ class Sender(threading.Thread):
             self._connection = None
         if self._leader is not None:
             self._leader.close()
+        if self._bell is not None:
+            rung, self._bell = self._bell, None
+            bell.given_back(rung)

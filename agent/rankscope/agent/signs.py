@@ -89,6 +89,10 @@ class Signs:
         told = self._told.get((stage, microbatch), 0)
         return told < (MAX_REPEATED if stage in self._before else MAX_NAMES)
 
+    def repeated(self, stage: Stage) -> bool:
+        """Whether something was found at ``stage`` in the step before."""
+        return stage in self._before
+
     def has(self, stage: Stage, microbatch: int | None = None) -> bool:
         """Whether something was found at ``stage`` in the step in work (in that microbatch)."""
         if microbatch is None:

@@ -1,12 +1,14 @@
 """What a rank says to its hub, and what it hears: turn by turn. Only pongs are waited for."""
 
 import logging
+import math
 import os
 import threading
 import time
+from contextlib import suppress
 from typing import Any, Protocol
 
-from rankscope.agent import events, frames, switch
+from rankscope.agent import events, frames, looks, switch
 from rankscope.agent.clock.phases import Phases, Snapshot
 from rankscope.agent.control.account import Account
 from rankscope.agent.control.reports import Reports
@@ -43,13 +45,18 @@ from rankscope.protocol.messages import (
 
 log = logging.getLogger("rankscope")
 
-TICK_S = 0.1
-"""Between two turns when nothing is urgent. Seldomer costs hardly less, and the hub would know less
-well in which phase a rank was that is killed."""
+MEMORY_EVERY_S = 0.12
+RISEN_BYTES = 1 << 20
+"""By so much memory exceeds all that it was before where it is said to rise, …"""
 
-MEMORY_EVERY_S = 0.1
+RISES_S = 2.0
+"""… and for so long after."""
+
 GROUPS_EVERY_S = 1.0
 PONG_WAIT_S = 0.02
+EARLY_S = 0.05
+"""A turn comes so much before its time, or after it."""
+
 SAVES_AT_ONCE = 4
 BEATS_AT_ONCE = 8
 """A backlog leaves in at most this many beats a turn."""
@@ -57,6 +64,8 @@ BEATS_AT_ONCE = 8
 
 class Way(Protocol):
     """Where frames go, and where the hub's come from."""
+
+    def takes(self) -> bool: ...
 
     def send(self, frame: bytes) -> bool: ...
 
@@ -98,6 +107,8 @@ class Talk:
         self.identity: Identity | None = None
         self.run = self.host = ""
         self.refused = False
+        self.every_s = looks.STANDING_S
+        """Between two turns, as things are."""
         self._way: Way | None = None
         self._hello_due = True
         self._boundary = False
@@ -106,7 +117,9 @@ class Talk:
         self._groups_s = -1e9
         self._statuses: tuple[CollectiveStatus, ...] = ()
         self._memory: Memory | None = None
-        self._memory_s = -1e9
+        self._memory_s = self._rose_s = -1e9
+        self._noted_s = self.phases.snapshot.since_s
+        self._most_bytes = 0
         self._beat_s = -1e9
         self._beat_of: Any = None
         self._expected = ""
@@ -117,9 +130,23 @@ class Talk:
         noted = self.observer.noted
         taken = [noted.popleft() for _ in range(len(noted))]
         self.digest.feed(taken)
+        if taken:
+            self._noted_s = taken[-1][1]
         for event in taken:
             if event[0] == events.BEGIN_FORWARD:
                 self.expecting.forward(event[2])
+
+    def goes_on(self, now: float) -> bool:
+        """Whether the training thread does one thing after the other, rather than stand in one.
+
+        Not every note is of another phase: those of an evaluation are not."""
+        noted = self.observer.noted
+        noted_s = noted[-1][1] if noted else max(self._noted_s, self.phases.snapshot.since_s)
+        return not looks.stands(now, noted_s, self.digest.step_s)
+
+    def silent_s(self, now: float) -> float:
+        """How long until there is more to say of a stall; infinite where that is not known."""
+        return math.inf if self.evidence is None else self.evidence.suspicion.silent_s(now)
 
     def turn(self, way: Way, now: float) -> None:
         """Hear what there is, and say what is due; ``identity``, ``run`` and ``host`` are known."""
@@ -170,6 +197,9 @@ class Talk:
         if not self._hello_due:
             return True
         assert self.identity is not None
+        assert self._way is not None
+        if not self._way.takes():
+            return False  # before the facts are read: that is dear, and this is asked at every turn
         self._hello_due = not self._send(
             Hello,
             now,
@@ -203,15 +233,22 @@ class Talk:
             if waiting is None:
                 return True
             kind, fields = waiting
-            # The steps before it go first, so that the hub knows how far this rank came.
             if kind is Goodbye:
-                self._send_beats(now, self.phases.before_end)
-                self._send_beats(now)
+                self._send_before_end(now)
             if not self._send(kind, now, **fields):
                 return False
             outbox.urgent_sent()
             if kind is Raised and self.evidence is not None:
                 self.evidence.raised()
+
+    def _send_before_end(self, now: float) -> None:
+        """What waits goes before a goodbye: whoever hears that looks at once what came of all."""
+        with suppress(Exception):  # of theirs, told in their own turn: this is no time for it
+            self._send_beats(now, self.phases.before_end)
+            self._send_beats(now)
+        for say in (self._send_account, self._send_saves, self._send_checks):
+            with suppress(Exception):
+                say(now)
 
     def _look(self, now: float) -> None:
         """Ask the probes that are read from this thread."""
@@ -239,12 +276,10 @@ class Talk:
                 not steps
                 and not late
                 and news == self._beat_of
-                and now - self._beat_s < limits.BEAT_INTERVAL_S - TICK_S / 2
+                and now - self._beat_s + self.every_s < limits.BEAT_INTERVAL_S + EARLY_S
             ):
                 return
-            if now - self._memory_s >= MEMORY_EVERY_S:
-                self._memory = observer.ask(observer.memory, observer.memory.read)
-                self._memory_s = now
+            self._read_memory(now)
             best = self._pings.best()
             sent = self._send(
                 Beat,
@@ -273,6 +308,22 @@ class Talk:
             self._statuses, self._beat_of, self._beat_s = statuses, news, now
             if len(steps) < limits.MAX_STEPS_PER_BEAT:
                 return
+
+    def _read_memory(self, now: float) -> None:
+        """What is taken now, unless it was read just before."""
+        if now - self._memory_s < MEMORY_EVERY_S:
+            return
+        self._memory_s = now
+        observer = self.observer
+        memory = self._memory = observer.ask(observer.memory, observer.memory.read)
+        if memory is not None:
+            taken_bytes = memory.peak_allocated_bytes or memory.anonymous_bytes or 0
+            if taken_bytes >= self._most_bytes + RISEN_BYTES:
+                self._most_bytes, self._rose_s = taken_bytes, now
+
+    def memory_rises(self, now: float) -> bool:
+        """Whether it has reached what it never was before, just now."""
+        return now - self._rose_s < RISES_S
 
     def _send_checks(self, now: float) -> None:
         while (waiting := self.outbox.next_check()) is not None:

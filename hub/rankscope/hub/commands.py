@@ -4,6 +4,7 @@ from rankscope.hub import possible
 from rankscope.hub.diagnose.text import age_text
 from rankscope.hub.incidents import Incidents
 from rankscope.hub.orders import SAVED_S, Answer, Over, Pending
+from rankscope.hub.runstate import between_lives
 from rankscope.hub.state import RunState
 from rankscope.protocol.shapes import Command, Finding, Incident, Paused
 
@@ -60,14 +61,14 @@ def ended(over: Over, attempt: int, now_s: float) -> list[Incident]:
     ]
 
 
-def lost(incidents: Incidents, pending: Pending | None, now_s: float) -> list[Incident]:
+def lost(incidents: Incidents, known: list[Pending], now_s: float) -> list[Incident]:
     """The ends of requests that an earlier hub had accepted, and of which no rank knows."""
     found = []
     for entry in incidents.commands.values():
         command = entry.command
         if command is None or now_s - entry.at_s < FORGOTTEN_S:
             continue
-        if pending is not None and pending.request == command.request:
+        if any(one.request == command.request for one in known):
             continue
         over = Over(
             command.request,
@@ -184,16 +185,18 @@ def note(state: RunState, pending: Pending | None, text: str, now_s: float) -> s
     """One line on what operators have the run do; empty when that is nothing."""
     if possible.run_over(state, now_s):
         return ""
+    if between_lives(state, now_s):
+        return f"all ranks of attempt {state.attempt} have ended; their launcher is still there"
     pause = paused(state, now_s)
     if pause is not None:
         ends_s, since = pause.expires_s, age_text(pause.since_s)
-        ends = "" if ends_s is None else f"; ends by itself in {age_text(ends_s)}"
-        return (
-            f"paused after step {pause.step} by {pause.author} for {since}{ends}: rankscope resume"
-        )
+        ends = "" if ends_s is None else f", {age_text(ends_s)} more at most"
+        stands = f"paused after step {pause.step} by {pause.author} for {since}{ends}"
+        if pending is None or pending.request in (0, pause.request):
+            return f"{stands}: rankscope resume"
+        return f"{stands}; {pending.command}, asked for by {pending.author}: {_state(text)}"
     if pending is not None and pending.request:
-        waits = text.removeprefix("pending: ") or "asked for"
-        return f"{pending.command}, asked for by {pending.author}: {waits}"
+        return f"{pending.command}, asked for by {pending.author}: {_state(text)}"
     stops = [state.controls.rows[rank] for rank in state.controls.stopped]
     if not stops:
         return ""
@@ -201,3 +204,7 @@ def note(state: RunState, pending: Pending | None, text: str, now_s: float) -> s
     if any(row.overrun for row in stops):
         return f"stop agreed at step {step}; this loop does not look at agent.should_stop"
     return f"training was told to stop after step {step}"
+
+
+def _state(text: str) -> str:
+    return text.removeprefix("pending: ") or "asked for"

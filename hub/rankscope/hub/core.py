@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from rankscope.hub import commands, inquiries, liveness, possible, snapshot, standing, views
+from rankscope.hub.blind import blind_time
 from rankscope.hub.diagnose import diagnose
 from rankscope.hub.diagnose.rank_dead import late_finding
 from rankscope.hub.diagnose.stalled import stalled
@@ -23,6 +24,7 @@ from rankscope.hub.rivals import Rivals
 from rankscope.hub.runstate import ended_s, exit_code, last_rank_ended_s, run_state
 from rankscope.hub.state import RunState
 from rankscope.hub.state.plausible import BadMessage
+from rankscope.hub.state.silence import LOST_S
 from rankscope.hub.views.checkpoints import last as last_checkpoint
 from rankscope.protocol import codec, limits
 from rankscope.protocol import messages as m
@@ -61,6 +63,8 @@ class Core:
         """Told at every tick how many ranks the run has."""
         self.on_end: Callable[[float | None, int | None], None] | None = None
         """Told at every tick when the run ended (None while it goes on) and with which code."""
+        self.launcher_lives: Callable[[], bool] = lambda: False
+        """Asked at every tick."""
         self._recorder = recorder
         self._incident_file = incident_file
         self._log = log or Log()
@@ -74,6 +78,8 @@ class Core:
         self._links = liveness.links(state, now_s)
         self._word = run_state(state, now_s)
         self._seen_version = -1
+        self._blind = state.blind[-1:]
+        """The newest time in which no hub looked, which the log has where it is worth it."""
         self._recorded_tick_s = 0.0
 
     # --- frames -------------------------------------------------------------------------------
@@ -221,15 +227,17 @@ class Core:
         """Pass the operator's request in work on to the ranks that have not heard of it."""
         for over in self._orders.settle(self.state, now_s):
             self._commanded(commands.ended(over, self.state.attempt, now_s), now_s)
-        for lost in commands.lost(self.know.incidents, self._orders.pending, now_s):
+        for lost in commands.lost(self.know.incidents, self._orders.known, now_s):
             self._commanded([lost], now_s)
         for rank, order in self._orders.due(self.state, now_s):
             speaker = self._speakers.get(rank)
             if speaker is not None:
                 self.outbox.append((speaker, codec.encode(order)))
-        pending = self._orders.pending
+        pending = self._orders.shown
         text = self._orders.text(self.state, now_s)
-        if (text, pending) != (self.know.pending, self.know.asked):
+        standing = pending is not None and pending is self._orders.pause
+        if (text, pending, standing) != (self.know.pending, self.know.asked, self.know.standing):
+            self.know.standing = standing
             self.know.pending = text
             self.know.asked = None if pending is None else copy.copy(pending)
             self.state.version += 1
@@ -257,6 +265,7 @@ class Core:
 
     def _tick(self, now_s: float) -> None:
         state = self.state
+        state.launched = self.launcher_lives()
         state.tick(now_s)
         state.urgent = False
         before = [(f.headline, f.severity, f.evidence, f.victims) for f in self.know.findings]
@@ -268,6 +277,8 @@ class Core:
         log = self.know.incidents
         findings = standing.after_absence(state, findings, log, now_s)
         findings = standing.while_silent(state, findings, log, now_s)
+        findings = standing.while_ending(state, findings, log, now_s)
+        findings = standing.as_old_as_before(state, findings, log, now_s)
         self.know.findings = standing.after_end(state, findings, log, now_s)
         self.know.diagnosed_s = now_s
         log.saved = last_checkpoint(state)
@@ -281,6 +292,10 @@ class Core:
         compared = parity_entry(state, now_s)
         if compared is not None:
             new += self.know.incidents.once(*compared, now_s)
+        if state.blind[-1:] != self._blind:
+            self._blind = state.blind[-1:]
+            if ended_s(state, self._word) is None:  # of a run that is over there is nothing to see
+                new += self._blind_time(LOST_S)  # less is a busy machine
         if self._incident_file is not None:
             self._incident_file.append(new)  # also retries what failed before
         for entry in new:
@@ -294,6 +309,22 @@ class Core:
         self._record(now_s)
         self._inquire(now_s)
         self._order(now_s)
+
+    def restarted(self) -> None:
+        """Log in which time there was no hub: this one has begun where another one was killed."""
+        self._blind = self.state.blind[-1:]
+        new = self._blind_time(0.0)
+        if self._incident_file is not None:
+            self._incident_file.append(new)
+
+    def _blind_time(self, least_s: float) -> list[Incident]:
+        """Entries for the newest time in which no hub looked, if it is that long and they are not
+        in the log."""
+        found = []
+        for from_s, until_s in self._blind:
+            if until_s - from_s >= least_s:
+                found = self.know.incidents.kept(blind_time(from_s, until_s, self.state.attempt))
+        return found
 
     def _inquire(self, now_s: float) -> None:
         """Ask agents and sentinels for what the diagnosis would like to know."""
@@ -370,7 +401,8 @@ class Core:
     # --- for whoever decides when to end ------------------------------------------------------
 
     def ranks_ended_s(self) -> float | None:
-        return last_rank_ended_s(self.state)
+        """When the last rank ended; None also while a launcher may start them again."""
+        return None if self.state.launched else last_rank_ended_s(self.state)
 
     def heard_s(self) -> float | None:
         """When a rank or a sentinel was heard last."""

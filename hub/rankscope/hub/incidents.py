@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from rankscope.protocol.pasting import named, words_for
 from rankscope.protocol.shapes import Checkpoint, Finding, Incident
 
 SHOWN = 1000
@@ -35,6 +36,7 @@ class Incidents:
         self.open: dict[str, Incident] = {}
         self.commands: dict[str, Incident] = {}
         """Requests of operators of which nothing has come yet."""
+        self._began_s: dict[str, float] = {}
         self.saved: Checkpoint | None = None
         """The newest complete checkpoint, which goes into what opens."""
         self.trouble_ended_s: float | None = None
@@ -55,10 +57,17 @@ class Incidents:
             return
         if entry.event == "opened":
             self.open[entry.id] = entry
+            self._began_s.setdefault(entry.id, entry.at_s - entry.finding.since_s)
         else:
             self.open.pop(entry.id, None)
+            self._began_s.pop(entry.id, None)
             if entry.finding.severity != "info":
                 self.trouble_ended_s = entry.at_s
+
+    def began_s(self, finding: Finding, attempt: int) -> float | None:
+        """When what ``finding`` tells of began (hub clock), as it was known when it was opened;
+        None when it is not open."""
+        return self._began_s.get(self._known_as(finding, attempt))
 
     def open_of(self, kind: str, attempt: int) -> Finding | None:
         """An open entry's finding of this kind."""
@@ -71,7 +80,7 @@ class Incidents:
         """What is open at ``now_s``; the new entries, closings first."""
         present: dict[str, Finding] = {}
         for finding in findings:
-            present.setdefault(incident_id(finding, attempt), finding)
+            present.setdefault(self._known_as(finding, attempt), finding)
         new = []
         for known, entry in list(self.open.items()):
             if known not in present:
@@ -91,14 +100,25 @@ class Incidents:
                 new.append(self._opened(id_, finding, attempt, now_s))
                 continue
             # What is known of it may grow; the line that closes it tells the last of it.
-            before = entry_.finding.severity
+            before = entry_.finding
             self.open[id_] = msgspec.structs.replace(entry_, finding=finding)
-            if before == "info" and finding.severity != "info":
-                # A mere notice was opened: the log must say that it became one that counts.
+            counts = before.severity == "info" and finding.severity != "info"
+            # A mere notice was opened: the log must say that it became one that counts. So it must
+            # where the words that a rank said before its end came after the news of that.
+            if counts or (finding.kind in ENDINGS and finding.step != before.step):
                 new.append(self._opened(id_, finding, attempt, now_s))
         for entry in new:
             self._take(entry)
         return new
+
+    def _known_as(self, finding: Finding, attempt: int) -> str:
+        """The id under which it is open, or will be. A rank ends once, in whichever step: its last
+        steps may be told after its end was."""
+        id_ = incident_id(finding, attempt)
+        if id_ in self.open or finding.kind not in ENDINGS:
+            return id_
+        whose = id_.rpartition("/")[0]
+        return next((known for known in self.open if known.rpartition("/")[0] == whose), id_)
 
     def _opened(self, id_: str, finding: Finding, attempt: int, now_s: float) -> Incident:
         return Incident(
@@ -129,33 +149,47 @@ class Incidents:
         """
         if any(entry.attempt == attempt and entry.finding.kind in ENDINGS for entry in self.shown):
             return []
-        return self._passed(incident_id(finding, attempt), finding, attempt, now_s)
+        entries = self._passed(incident_id(finding, attempt), finding, attempt, now_s)
+        for entry in entries:
+            self._take(entry)
+        return entries
 
     def once(self, finding: Finding, attempt: int, now_s: float) -> list[Incident]:
         """Entries for what is merely to be kept, opened and closed at once; none when the log has
         it."""
-        id_ = incident_id(finding, attempt)
-        if any(entry.id == id_ for entry in self.shown):
-            return []
-        return self._passed(id_, finding, attempt, now_s)
+        return self.kept(self._passed(incident_id(finding, attempt), finding, attempt, now_s))
 
-    def _passed(self, id_: str, finding: Finding, attempt: int, now_s: float) -> list[Incident]:
+    def kept(self, entries: list[Incident]) -> list[Incident]:
+        """``entries`` of one thing that is over, as new ones; none when the log has them."""
+        if any(entry.id == entries[0].id for entry in self.shown):
+            return []
+        for entry in entries:
+            self._take(entry)
+        return entries
+
+    @staticmethod
+    def _passed(id_: str, finding: Finding, attempt: int, now_s: float) -> list[Incident]:
         """Entries that open and close it at once."""
-        new = [
+        return [
             Incident(id=id_, event="opened", at_s=now_s, attempt=attempt, finding=finding),
             Incident(id=id_, event="closed", at_s=now_s, attempt=attempt, finding=finding),
         ]
-        for entry in new:
-            self._take(entry)
-        return new
 
-    def healthy_s(self, first_heard_s: float | None, now_s: float) -> float | None:
-        """Seconds without a finding above ``info``; None while there is one or nobody is there."""
+    def healthy_s(
+        self, first_heard_s: float | None, blind: Iterable[tuple[float, float]], now_s: float
+    ) -> float | None:
+        """Seconds without a finding above ``info``; None while there is one or nobody is there.
+
+        ``blind``: from when to when nobody looked (hub clock): that is no such time.
+        """
         if first_heard_s is None:
             return None
         if any(entry.finding.severity != "info" for entry in self.open.values()):
             return None
-        return max(0.0, now_s - max(first_heard_s, self.trouble_ended_s or 0.0))
+        since_s = max(first_heard_s, self.trouble_ended_s or 0.0)
+        gaps_s = (min(until_s, now_s) - max(from_s, since_s) for from_s, until_s in blind)
+        blind_s = sum(gap_s for gap_s in gaps_s if gap_s > 0)
+        return max(0.0, now_s - since_s - blind_s)
 
 
 def read(path: Path) -> list[Incident]:
@@ -171,6 +205,16 @@ def read(path: Path) -> list[Incident]:
     return entries
 
 
+def _naming(entry: Incident, words: str) -> Incident:
+    """``entry`` with its next step naming the run."""
+    finding = entry.finding
+    step = named(finding.next, words)
+    if step == finding.next:
+        return entry
+    finding = msgspec.structs.replace(finding, next=step)
+    return msgspec.structs.replace(entry, finding=finding)
+
+
 class IncidentFile:
     """Appends to ``incidents.jsonl``. What the disk does not take is tried again later."""
 
@@ -182,8 +226,12 @@ class IncidentFile:
         """Whether the file may end in half a line: true until it was looked at."""
 
     def append(self, entries: list[Incident]) -> None:
-        self._pending.extend(msgspec.json.encode(entry) + b"\n" for entry in entries)
-        del self._pending[:-MAX_PENDING]
+        if entries:
+            words = words_for(self.path.parent)  # who reads the file is told the run, too
+            self._pending.extend(
+                msgspec.json.encode(_naming(entry, words)) + b"\n" for entry in entries
+            )
+            del self._pending[:-MAX_PENDING]
         self.flush()
 
     def flush(self) -> None:

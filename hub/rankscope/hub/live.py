@@ -24,7 +24,7 @@ from rankscope.hub.state import RunState
 from rankscope.hub.zap import roles_by_key
 from rankscope.protocol.exits import UserError
 from rankscope.protocol.keys import ROLES
-from rankscope.protocol.procs import start_time_s
+from rankscope.protocol.procs import is_alive, start_time_s
 from rankscope.protocol.rundir import HubProcess, RunDirectory, RunInfo
 from rankscope.protocol.shapes import Finding
 
@@ -67,6 +67,8 @@ def run_hub(
                 log=log,
             )
             core.snapshot(started_s)
+            if restored:
+                core.restarted()
             book = _RunFile(directory, info, log)
             book.begin(os.getpid(), state, started_s)
             log.say(
@@ -77,6 +79,10 @@ def run_hub(
             core.on_end = lambda end_s, code: book.run_ended(
                 end_s, code, gravest(core.know.findings)
             )
+            launcher = info.launcher
+            if launcher is not None:
+                core.know.launcher = launcher.pid, socket.gethostname()
+                core.launcher_lives = lambda: is_alive(launcher.pid, launcher.start_time_s)
             reason = serve_live(core, sockets, clock, lifetimes, stop)
             now_s = clock.now_s()
             core.close(now_s)
@@ -102,6 +108,7 @@ class _RunFile:
             hub=HubProcess(pid, start_time_s(pid) or 0.0),
             ended_s=ended_s(state, run_state(state, now_s)),
             endpoint=self._info.endpoint,
+            host=socket.gethostname(),
         )
 
     def ranks_said(self, world_size: int, name: str) -> None:

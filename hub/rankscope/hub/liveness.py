@@ -46,7 +46,25 @@ def links(state: RunState, now_s: float) -> NDArray[np.int8]:
     # Written so that NaN, never heard, is down as well.
     codes[~(silent_s <= DOWN_S)] = DOWN
     codes[state.ranks.over()[: len(codes)]] = DOWN
+    if state.unwatched:
+        codes[:] = DOWN
     return codes
+
+
+READY_SLACK_S = 1.0
+"""A rank's last word, and the sentinel's looks, may be so much older than what came after them."""
+
+COMPUTES_S = 30.0
+"""A rank that is silent and was running or ready to run all the time, or collects garbage, is in no
+trouble of its own before."""
+
+
+def at_work(state: RunState, rank: int, now_s: float) -> bool:
+    """Whether a silent rank was running or ready to run for as long as it has been silent, as its
+    sentinel sees: in a long call that computes, or without a core of its own. Not for ever."""
+    ready_s = now_s - state.ranks.ready_since_s.item(rank)
+    silent_s = now_s - state.ranks.heard_s.item(rank)
+    return ready_s + READY_SLACK_S >= silent_s and silent_s < COMPUTES_S  # false for NaN
 
 
 def sentinel_link(sentinel: Sentinel | None, now_s: float) -> Link:

@@ -25,13 +25,18 @@ def odd_steps(
     """The newest odd ones of ``steps`` (oldest first; the lists are equally long), by step.
 
     A step is slow when it takes half as long again as the median of those before it, and that is
-    beyond their scatter. A loss jumps when it rises beyond the scatter of those before it.
+    beyond their scatter. A loss jumps when it rises beyond the scatter of those before it. Of
+    losses that are not finite the first in a row is odd: where it came from, not where it went.
     """
     found = []
+    spoilt = False
     for at, step in enumerate(steps):
         took, value = step_s[at], loss[at]
-        if value is not None and not math.isfinite(value):
-            found.append(StepAnomaly(step=step, what="loss not finite", value=value, usual=None))
+        was_spoilt, spoilt = spoilt, spoilt if value is None else not math.isfinite(value)
+        if value is not None and spoilt:
+            if not was_spoilt:
+                odd = StepAnomaly(step=step, what="loss not finite", value=value, usual=None)
+                found.append(odd)
         elif value is not None:
             usual, sigma = _usual(loss, at)
             if usual is not None and value - usual > max(

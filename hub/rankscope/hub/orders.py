@@ -1,5 +1,7 @@
 """An operator's request on its way to the ranks: one at a time, until they have followed it. Pure.
 
+A pause that the ranks are in leaves room for another one, which they follow where they stand.
+
 The ranks agree among themselves on when; here is only whom to tell, how long, and what to say of
 it meanwhile. What is in work may also be told by the ranks alone: a request of a signal, or one
 that was made before the hub was restarted.
@@ -12,6 +14,7 @@ from typing import NamedTuple
 from rankscope.hub import possible
 from rankscope.hub.liveness import live
 from rankscope.hub.possible import some
+from rankscope.hub.runstate import ended_s, run_state
 from rankscope.hub.state import RunState
 from rankscope.hub.state.controls import End, Row
 from rankscope.protocol.messages import Order
@@ -27,6 +30,10 @@ LOST_S = 60.0
 
 SAVED_S = 900.0
 """Longer than a save may take: whoever agreed on one and never tells what came of it is gone."""
+
+LAST_WORDS_S = 2.0
+"""What came of a request may be told so long after the run's end: by a rank whose last words come
+behind its launcher's."""
 
 PAUSE_MINUTES, MAX_PAUSE_MINUTES = 30, 24 * 60
 OWN = 1 << 24
@@ -50,6 +57,8 @@ class Pending:
     attempt: int
     lasts_s: float = 0.0
     told_s: float = -1e18
+    stood: int | None = None
+    """Of a pause that took effect: after which step the ranks stood."""
     ending: Order | None = None
     """What ends it: an order to cancel it or to resume."""
     ending_asked_s: float = 0.0
@@ -76,11 +85,22 @@ class Over(NamedTuple):
 
 
 class Orders:
-    """The one request that is in work, if any."""
+    """The one request that is in work, if any, and the pause that the ranks are in."""
 
     def __init__(self) -> None:
         self.pending: Pending | None = None
+        self.pause: Pending | None = None
         self._newest = 0
+
+    @property
+    def shown(self) -> Pending | None:
+        """What views tell of."""
+        return self.pending or self.pause
+
+    @property
+    def known(self) -> list[Pending]:
+        """All that is not over."""
+        return [one for one in (self.pause, self.pending) if one is not None]
 
     def ask(
         self,
@@ -110,11 +130,13 @@ class Orders:
 
     def _end(self, state: RunState, command: str, author: str, now_s: float) -> Answer:
         """Have the request in work, or the save in work, come to an end."""
-        pending = self.pending
+        pending = self.pause if command == "resume" else self.pending
         if pending is None:
             pending = self.pending = Pending(0, "checkpoint", "", now_s, state.attempt)
         if pending.ending is not None:
-            return Answer(False, f"{pending.ending.author} has asked for that already")
+            absent = _unanswered(state, pending)
+            waits = f"; {absent}" if absent else ""
+            return Answer(False, f"{pending.ending.author} has asked for that already{waits}")
         pending.ending = Order(command, self._newest, EXPIRES_S, author, pending.request)
         pending.ending_asked_s = now_s
         whose = f"the {pending.command} of {pending.author}" if pending.request else "the save"
@@ -127,28 +149,30 @@ class Orders:
 
     def adopt(self, state: RunState, now_s: float) -> None:
         """Take over what the ranks are in, where nothing is known of it here."""
-        if self.pending is not None:
-            return
         row = state.controls.in_work()
-        if row is not None:
+        known = {one.request for one in self.known}
+        if row is not None and self.pending is None and row.request not in known:
             since_s = min(row.since_s, now_s)
             self.pending = Pending(row.request, row.command, row.author, since_s, state.attempt)
+        pending = self.pending
+        stood = self._paused(state)
+        if pending is not None and pending.request in stood:
+            pending.stood = stood[pending.request]
+            self.pause, self.pending = pending, None
 
     def settle(self, state: RunState, now_s: float) -> list[Over]:
         """The requests that are over since this was asked last."""
         self.adopt(state, now_s)
-        pending = self.pending
-        over = None if pending is None else self._over(state, pending, now_s)
-        if pending is None or over is None:
-            return []
-        self.pending = None
-        found = [over] if over.request else []
-        ending = pending.ending
-        if ending is not None:
-            meant = over.state == ("done" if ending.command == "resume" else "cancelled")
-            state_, text = ("done", over.text) if meant else ("given-up", f"too late: {over.text}")
-            asked = ending.request, ending.command, ending.author, pending.ending_asked_s
-            found.append(Over(*asked, state_, text, over.step))
+        found = []
+        for one in self.known:
+            over = self._over(state, one, now_s)
+            if over is None:
+                continue
+            if one is self.pause:
+                self.pause = None
+            else:
+                self.pending = None
+            found += _with_ending(one, over)
         return found
 
     def _over(self, state: RunState, pending: Pending, now_s: float) -> Over | None:
@@ -163,8 +187,17 @@ class Orders:
             newest = state.saves.outcomes[-1] if state.saves.outcomes else None
             text = "there was no save" if newest is None else newest.text
             return over("cancelled" if newest is not None and not newest.ok else "done", text)
+
+        def gone(what: str, until: str) -> Over:
+            """Those that were asked are no more."""
+            if pending.stood is None:
+                return over("given-up", f"{what} before anything came of it")
+            text = f"paused after step {pending.stood}, until {until}"
+            return over("done", text, pending.stood)
+
         if state.attempt != pending.attempt:
-            return over("given-up", "the ranks were started again before anything came of it")
+            again = "the ranks were started again"
+            return gone(again, again)
         end = _end(state, pending.request)
         saved = state.saves.outcome(0, pending.request, state.attempt)
         gone_s = now_s - pending.asked_s
@@ -179,7 +212,12 @@ class Orders:
                 return None  # some ranks are in it yet
             return over(end.phase, end.text, end.boundary or None)
         if possible.run_over(state, now_s):
-            return over("given-up", "the run ended before anything came of it")
+            if saved is not None:  # the rank that saved was ended before it said that it stops
+                return over("done" if saved.ok else "given-up", saved.text, saved.step)
+            end_s = ended_s(state, run_state(state, now_s))
+            if end_s is not None and now_s - end_s < LAST_WORDS_S:
+                return None
+            return gone("the run ended", "all ranks had ended")
         if end is not None and gone_s > EXPIRES_S + SAVED_S:
             return over("given-up", "nothing was heard of the save that the ranks had agreed on")
         if end is None and not within and gone_s > EXPIRES_S + LOST_S:
@@ -187,14 +225,20 @@ class Orders:
         return None
 
     @staticmethod
+    def _paused(state: RunState) -> dict[int, int]:
+        """The pauses that ranks stand in, and after which step."""
+        here = (state.controls.rows[rank] for rank in state.controls.held)
+        return {row.request: row.boundary for row in here if row.phase == "paused"}
+
+    @staticmethod
     def _standing(state: RunState) -> set[int]:
         return {state.controls.rows[rank].request for rank in state.controls.held}
 
     def due(self, state: RunState, now_s: float) -> list[tuple[int, Order]]:
         """Whom to tell now."""
-        pending = self.pending
-        if pending is None:
-            return []
+        return [told for one in self.known for told in self._due(state, one, now_s)]
+
+    def _due(self, state: RunState, pending: Pending, now_s: float) -> list[tuple[int, Order]]:
         rows = state.controls.rows
         found = []
         ending = pending.ending
@@ -217,7 +261,7 @@ class Orders:
 
     def text(self, state: RunState, now_s: float) -> str:
         """How far the request in work is, in words; empty when there is none."""
-        pending = self.pending
+        pending = self.shown
         if pending is None or not pending.request:
             return ""
         rows = state.controls.rows
@@ -225,11 +269,13 @@ class Orders:
         if any(row.request == pending.request for row in saving) and pending.ending is None:
             return "saving"
         if pending.ending is not None:
-            return (
-                f"pending: to be {'resumed' if pending.ending.command == 'resume' else 'cancelled'}"
-            )
+            what = "resumed" if pending.ending.command == "resume" else "cancelled"
+            absent = _unanswered(state, pending)
+            return f"pending: to be {what}{f', but {absent}' if absent else ''}"
         if pending.request in self._standing(state):
             return _standing_text(state, pending.request)
+        if self.pause is not None:
+            return "pending: the ranks are told"
         ended = _ended(state, pending.request)
         unheard = [rank for rank, row in rows.items() if row.request != pending.request]
         if unheard and not ended:
@@ -244,6 +290,24 @@ class Orders:
             return f"pending: rank {rank} is in {what}"
         told = [row.text for row in rows.values() if row.request == pending.request and row.text]
         return f"pending: {told[0]}" if told else "pending"
+
+
+def _with_ending(pending: Pending, over: Over) -> list[Over]:
+    """That ``pending`` is over, and with it what was to end it."""
+    found = [over] if over.request else []
+    ending = pending.ending
+    if ending is not None:
+        meant = over.state == ("done" if ending.command == "resume" else "cancelled")
+        state_, text = ("done", over.text) if meant else ("given-up", f"too late: {over.text}")
+        asked = ending.request, ending.command, ending.author, pending.ending_asked_s
+        found.append(Over(*asked, state_, text, over.step))
+    return found
+
+
+def _unanswered(state: RunState, pending: Pending) -> str:
+    """Who has not said yet that it is out of ``pending``, in words; empty when all have."""
+    absent = sorted(r for r, row in _rows(state).items() if row.request == pending.request)
+    return f"{some(absent)} {'has' if len(absent) == 1 else 'have'} not answered" if absent else ""
 
 
 def _rows(state: RunState) -> dict[int, Row]:

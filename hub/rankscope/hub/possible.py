@@ -4,6 +4,7 @@ import numpy as np
 
 from rankscope.hub.liveness import live
 from rankscope.hub.runstate import ENDED, run_state
+from rankscope.hub.stall import has_stepped
 from rankscope.hub.state import RunState
 from rankscope.hub.state.ranks import ENDED as GONE
 
@@ -16,27 +17,33 @@ MAX_SHOWN = 4
 def refusals(state: RunState, busy: str, now_s: float) -> dict[str, str]:
     """For each command why it would be refused, in words; empty when it would be accepted.
 
-    ``busy`` says what is asked for already, and by whom; empty when nothing is.
+    ``busy`` says what is asked for already, and by whom; empty when nothing is. A pause that the
+    ranks are in is not among that: they save, and stop, where they stand.
     """
+    if state.unwatched:
+        return dict.fromkeys(COMMANDS, UNWATCHED)
+    over = run_over(state, now_s)
+    if over:
+        return dict.fromkeys(COMMANDS, over)
     paused = is_paused(state)
-    nothing = {} if paused is None else dict.fromkeys(COMMANDS, paused)
-    everybody = run_over(state, now_s) or _unable(state)
+    everybody, no_saver = _unable(state), _no_saver(state)
     found = {}
     for command in COMMANDS:
         if command == "resume":
             why = "" if paused else "the run is not paused"
         elif command == "cancel":
-            why = nothing.get(command, "") or ("" if busy or state.saves.in_work() else NOTHING)
+            why = "" if busy or state.saves.in_work() else paused or NOTHING
         else:
-            why = nothing.get(command, "") or busy
+            why = (paused or "" if command == "pause" else "") or busy
             if command in SAVING:
-                why = _no_saver(state) or everybody or why or _in_a_save(state)
+                why = no_saver or everybody or why or _in_a_save(state)
             else:
                 why = everybody or why
-        found[command] = run_over(state, now_s) or why
+        found[command] = why
     return found
 
 
+UNWATCHED = "the hub is gone: nobody is there to follow it"
 NOTHING = "there is nothing to cancel: no request is pending and no checkpoint is being saved"
 
 
@@ -66,14 +73,16 @@ def _unable(state: RunState) -> str:
     size = state.size()
     ranks, rows = state.ranks, state.controls.rows
     if not rows and not bool(ranks.boundary[:size].any()):
+        if not has_stepped(state):
+            return "not yet: no step has ended, and this run gave no boundary so far"
         return "this run gave no boundary: its loop has not called agent.end_step"
-    unheard = [rank for rank in range(size) if not ranks.known[rank]]
+    unheard = np.flatnonzero(~ranks.known[:size]).tolist()
     if unheard:
         return f"{some(unheard)} has not been heard of: attach is to be called on all ranks"
     over = np.flatnonzero(~live(state) | (ranks.process[:size] == GONE)).tolist()
     if over:
         return f"{some(over)} has ended: the ranks cannot agree without it"
-    silent = [rank for rank in range(size) if rank not in rows]
+    silent = [rank for rank in range(size) if rank not in rows] if len(rows) < size else []
     if silent:
         return f"{some(silent)} gave no boundary yet: no call of end_step"
     for rank, row in rows.items():

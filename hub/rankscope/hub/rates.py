@@ -24,14 +24,19 @@ FADE_S = 5.0
 Steps = Sequence[tuple[int, StepEntry]]
 
 
-def steps_per_s(steps: Steps, now_s: float | None) -> float | None:
+def steps_per_s(
+    steps: Steps, now_s: float | None, pauses: Sequence[tuple[float, float]] = ()
+) -> float | None:
     """Completed steps a second; ``now_s`` is None for a run that has ended.
 
     It is taken over all steps of the last ``WINDOW_S`` before the newest one (over the last
     ``LEAST`` where they took longer) and is the mean over their own span. While a step is overdue
     it falls, in proportion to its delay, to 0. None before two steps of an attempt are known.
+    ``pauses`` are from when to when the ranks stood still because an operator wanted it: no time
+    goes by in them.
     """
-    done_s = _done_s(steps)
+    done_s = [_without(pauses, at_s) for at_s in _done_s(steps)]
+    now_s = None if now_s is None else _without(pauses, now_s)
     if len(done_s) < 2:
         return None
     last_s = done_s[-1]
@@ -45,6 +50,11 @@ def steps_per_s(steps: Steps, now_s: float | None) -> float | None:
         return rate
     overdue_s = now_s - last_s - 2 / rate - NEWS_S
     return rate * min(1.0, max(0.0, 1.0 - overdue_s / max(FADE_S, 3 / rate)))
+
+
+def _without(pauses: Sequence[tuple[float, float]], at_s: float) -> float:
+    """The time ``at_s`` on a clock that stood in ``pauses``."""
+    return at_s - sum(max(0.0, min(end_s, at_s) - begin_s) for begin_s, end_s in pauses)
 
 
 def _done_s(steps: Steps) -> list[float]:

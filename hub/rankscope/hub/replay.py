@@ -21,7 +21,7 @@ from rankscope.hub.state import RunState
 from rankscope.hub.zap import roles_by_key
 from rankscope.protocol import messages as m
 from rankscope.protocol.keys import ClientKey, new_pair
-from rankscope.protocol.rundir import RunDirectory, RunInfo
+from rankscope.protocol.rundir import RunDirectory, RunInfo, elsewhere
 from rankscope.protocol.shapes import Finding
 
 NAMED_PIDS = 8
@@ -69,16 +69,27 @@ def past(directory: RunDirectory, info: RunInfo, asked_s: float) -> tuple[Core, 
     core = Core(state, incidents.Incidents(incidents.read(directory.incidents)), now_s=last_s)
     core.tick(last_s)
     if info.ended_s is None and run_state(state, last_s) not in ENDED:
-        core.know.findings.append(_no_hub(state, directory, last_s, asked_s))
+        core.know.findings.append(_no_hub(state, directory, info, last_s, asked_s))
+        state.unwatched = True
     return core, FrozenClock(last_s)
 
 
-def _no_hub(state: RunState, directory: RunDirectory, last_s: float, asked_s: float) -> Finding:
-    """The hub ended without a word while the run went on: all that is shown may be long past.
+def _no_hub(
+    state: RunState, directory: RunDirectory, info: RunInfo, last_s: float, asked_s: float
+) -> Finding:
+    """The hub ended without a word while the run went on, or is not to be seen from here: all that
+    is shown may be long past.
 
     Training needs no hub: what to look at are the ranks, and a hub can be had again.
     """
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(last_s))
+    why = "the hub is gone and the run had not ended"
+    seen = "no hub holds this run's lock, and run.json names no end"
+    step = _look(state, directory)
+    if host := elsewhere(info):
+        why = f"the run's hub is on {host}, and cannot be seen from this machine"
+        seen = f"run.json names {host}, and no end"
+        step = f"look there: rankscope top {directory.run} (on {host})"
     return Finding(
         kind="link-lost",
         severity="critical",
@@ -86,23 +97,23 @@ def _no_hub(state: RunState, directory: RunDirectory, last_s: float, asked_s: fl
         victims=[],
         step=None,
         since_s=max(0.0, asked_s - last_s),
-        headline=f"nothing is known since {at}: the hub is gone and the run had not ended",
+        headline=f"nothing is known since {at}: {why}",
         evidence=[
-            "no hub holds this run's lock, and run.json names no end",
+            seen,
             "training does not need its hub: it may well go on",
             "what is shown here is what was known then",
         ],
-        next=_look(state, directory),
+        next=step,
     )
 
 
 def _look(state: RunState, directory: RunDirectory) -> str:
-    """How to see whether the ranks still run, and how to have a hub again."""
-    again = f"if so, watch it again: {sys.executable} -m rankscope.hub --run-dir {directory.path} &"
+    """How to have a hub again, and to see whether the ranks still run."""
+    again = f"watch it again: rankscope hub {directory.run}"
     for host, ranks in by_host(np.where(live(state), state.ranks.host[: state.size()], -1)):
         pids = [pid for pid in state.ranks.pid[ranks].tolist() if pid >= 0]
         if pids:
             on = state.words.hosts.values[host]
             shown = ",".join(map(str, pids[:NAMED_PIDS]))
-            return f"see whether its ranks still run: ps -p {shown} (on {on}); {again}"
-    return f"see whether its ranks still run; {again}"
+            return f"{again}; whether its ranks still run: ps -p {shown} (on {on})"
+    return again

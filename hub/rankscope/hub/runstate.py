@@ -22,12 +22,21 @@ def run_state(state: RunState, now_s: float) -> State:
     if not live(state).any():
         if (state.ranks.goodbye == UNOBSERVED).any():
             return "running"
-        return "failed" if endings.ended_badly(state, now_s) else "finished"
+        if not endings.ended_badly(state, now_s):
+            # Ended with 0: in order, if it has said so, and that may be behind the word of its end.
+            return "running" if endings.may_tell(state, now_s).any() else "finished"
+        return "starting" if state.launched else "failed"
     if _paused(state):
         return "paused"
     if stalled_s(state, now_s) is not None:
         return "stalled"
     return "running" if has_stepped(state) else "starting"
+
+
+def between_lives(state: RunState, now_s: float) -> bool:
+    """Whether all ranks are gone and their launcher may start them again."""
+    some = bool(state.ranks.heard().any()) and not live(state).any()
+    return some and state.launched and run_state(state, now_s) == "starting"
 
 
 def _paused(state: RunState) -> bool:

@@ -7,11 +7,8 @@ from typing import Protocol
 
 from rankscope.hub.core import Core
 from rankscope.hub.lifetimes import Lifetimes
+from rankscope.hub.rhythm import Rhythm
 from rankscope.hub.sockets import Sockets
-
-TICK_S = 0.25
-MIN_TICK_S = 0.05
-"""An urgent diagnosis follows the one before no sooner."""
 
 MAX_ROUND_S = 0.05
 """Whatever comes in, timers are served this often."""
@@ -50,17 +47,17 @@ def serve_live(
 ) -> str:
     """Serve until there is a reason to end; the reason in words."""
     started_s = clock.now_s()
-    ticked_s = started_s
+    rhythm = Rhythm(started_s)
     core.tick(started_s)
     while True:
-        due_s = ticked_s + (MIN_TICK_S if core.state.urgent else TICK_S)
-        sockets.poll(max(0.0, due_s - clock.now_s()))
+        now_s = clock.now_s()
+        sockets.poll(max(0.0, rhythm.due_s(core, now_s) - now_s))
         now_s = clock.now_s()
         handle(core, sockets, now_s)
-        if now_s >= ticked_s + (MIN_TICK_S if core.state.urgent else TICK_S):
+        if now_s >= rhythm.due_s(core, now_s, awake=True):
             core.tick(now_s)
             send(core, sockets)
-            ticked_s = now_s
+            rhythm.ticked(now_s)
             if stop.reason:
                 return stop.reason
             reason = lifetimes.reason_to_end(

@@ -40,6 +40,7 @@ class Scalars(msgspec.Struct):
     away_until_s: float
     late_ends: list[LateEnd]
     began_s: float | None = None
+    blind: list[tuple[float, float]] = []
 
 
 def dump(state: RunState) -> bytes:

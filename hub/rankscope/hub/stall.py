@@ -31,7 +31,7 @@ def patience_s(state: RunState) -> float:
     longest_s = ranks.longest_step_s
     if not (longest_s > 0).any():
         longest_s = ranks.first_step_s
-    return max(MIN_PATIENCE_S, PATIENCE_STEPS * float(np.nanmax(longest_s, initial=0.0)))
+    return max(MIN_PATIENCE_S, PATIENCE_STEPS * float(np.fmax.reduce(longest_s, initial=0.0)))
 
 
 def stalled_s(state: RunState, now_s: float) -> float | None:
@@ -46,7 +46,8 @@ def stalled_s(state: RunState, now_s: float) -> float | None:
         return None
     if any(rank < len(waiting) and waiting[rank] for rank in state.controls.held):
         return None  # an operator has the ranks stand at a boundary
-    moved_s = float(np.nanmax(state.ranks.moved_s[: len(waiting)][waiting], initial=-np.inf))
+    # Not nanmax, which takes as long as all the rest.
+    moved_s = float(np.fmax.reduce(state.ranks.moved_s[: len(waiting)][waiting], initial=-np.inf))
     age_s = now_s - moved_s
     if state.progress.expecting and age_s <= EXPECTED_S:
         return None  # a rank is in something that takes long, and says so

@@ -7,14 +7,13 @@ import contextlib
 import os
 import re
 import stat
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from rankscope.protocol import coverage
+from rankscope.protocol import coverage, crc
 from rankscope.protocol.exits import UserError
 from rankscope.protocol.manifest import (
     MANIFEST,
@@ -165,6 +164,18 @@ def refuse_none(path: Path) -> None:
     if MANIFEST not in inside and any(is_checkpoint_name(name) for name in inside):
         newest = sorted(name for name in inside if is_checkpoint_name(name))[-1]
         raise UserError(f"{path} holds checkpoints; name one of them, such as {path / newest}")
+    if not is_checkpoint_name(path.name) and not any(map(_of_a_save, inside)):
+        raise UserError(
+            f"{path} is no checkpoint: nothing in it is of a save; name the directory of a "
+            "checkpoint"
+        )
+
+
+def _of_a_save(name: str) -> bool:
+    """Whether a save writes files of that name."""
+    return (
+        name in (MANIFEST, ".metadata") or name.endswith(".distcp") or name.startswith("receipt-")
+    )
 
 
 def structure(path: Path, manifest: Manifest) -> tuple[list[str], list[str]]:
@@ -260,7 +271,7 @@ def checksum(descriptor: int, at_bytes: int, length_bytes: int, crc32: int = 0) 
         count = os.preadv(descriptor, [buffer[: min(len(buffer), length_bytes)]], at_bytes)
         if count == 0:
             break
-        crc32 = zlib.crc32(buffer[:count], crc32)
+        crc32 = crc.crc32(buffer[:count], crc32)
         at_bytes += count
         length_bytes -= count
     return crc32
@@ -277,7 +288,7 @@ def for_torch(path: Path, manifest: Manifest) -> list[str]:
     except BadManifest as error:
         how = f"cannot be read: {error}"
     else:
-        if (len(content), zlib.crc32(content)) == (
+        if (len(content), crc.crc32(content)) == (
             manifest.metadata_bytes,
             manifest.metadata_crc32,
         ):

@@ -4,11 +4,12 @@ SPEC.md ("Checkpoints") is the authority on the format. It needs no torch: names
 bytes are all there is in it, so that a machine without torch can verify a checkpoint.
 """
 
-import zlib
 from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta
+
+from rankscope.protocol import crc
 
 FORMAT = 1
 """The format this version writes. A reader refuses a larger one."""
@@ -118,7 +119,7 @@ _HEAD_BYTES = len(_HEAD % 0)
 def encode(document: Manifest | Receipt) -> bytes:
     """JSON whose first key is the CRC-32 of everything behind it."""
     body = msgspec.json.encode(document)[1:]
-    return _HEAD % zlib.crc32(body) + body
+    return _HEAD % crc.crc32(body) + body
 
 
 def decode_manifest(content: bytes) -> Manifest:
@@ -133,7 +134,7 @@ def decode_receipt(content: bytes) -> Receipt:
 
 def _decode(content: bytes, kind: type[Document]) -> Document:
     body = content[_HEAD_BYTES:]
-    if content[:_HEAD_BYTES] != _HEAD % zlib.crc32(body):
+    if content[:_HEAD_BYTES] != _HEAD % crc.crc32(body):
         raise BadManifest("it is damaged: its checksum does not fit")
     try:
         format_ = msgspec.json.decode(content, type=_Format).format

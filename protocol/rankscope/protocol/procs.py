@@ -35,6 +35,15 @@ def is_alive(pid: int, started_s: float) -> bool:
     return now is not None and abs(now - started_s) < 0.5
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether ``pid`` is stopped by a signal or a debugger (proc(5)); False if none can say."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    return stat[stat.rindex(b")") + 2 :].split()[0] in (b"T", b"t")
+
+
 def lock_holder(path: Path) -> int | None:
     """The pid that holds a ``flock`` on ``path``; None when none does, or it cannot be told.
 

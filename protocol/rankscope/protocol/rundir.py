@@ -11,9 +11,12 @@
 """
 
 import contextlib
+import logging
 import os
 import re
 import secrets
+import shutil
+import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,12 +28,16 @@ import platformdirs
 from rankscope.protocol import env, keys
 from rankscope.protocol.exits import Exit, UserError
 from rankscope.protocol.files import check_private, read_private, write_private
+from rankscope.protocol.paths import expanded, is_there, resolved
 from rankscope.protocol.procs import is_alive, lock_holder, start_time_s
 from rankscope.protocol.version import MAJOR
 
+log = logging.getLogger("rankscope")
 MAX_RUN_JSON_BYTES = 256 * 1024
 MAX_LISTED = 8
-_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+LATEST = "latest"
+"""The link beside the runs that leads to the newest."""
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class HubProcess(msgspec.Struct, frozen=True):
@@ -63,6 +70,10 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Of the gravest finding that was open when the run ended; empty for none."""
     headline: str | None = None
     """That finding in a sentence, empty for none; None until the run has ended."""
+    launcher: HubProcess | None = None
+    """The ``rankscope run`` that started it and will tell its end; None of ranks by themselves."""
+    host: str = ""
+    """The machine on which its hub runs, as it calls itself; empty where that was not noted."""
 
 
 @dataclass(frozen=True)
@@ -180,15 +191,27 @@ class RunDirectory:
             raise
 
 
+def elsewhere(info: RunInfo) -> str:
+    """The machine of the run's hub where that is another one than this; else empty.
+
+    Its processes cannot be seen from here, and one that is started here is found by no rank: the
+    run directory is on a file system that both machines have.
+    """
+    return "" if info.host == socket.gethostname() else info.host
+
+
 def hub_is_alive(info: RunInfo) -> bool:
     """Whether the hub named in ``run.json`` still runs on this machine."""
     return info.hub is not None and is_alive(info.hub.pid, info.hub.start_time_s)
 
 
 def runs_home(environ: Mapping[str, str] = os.environ) -> Path:
-    """The folder that holds the run directories; it need not exist yet."""
+    """The folder that holds the run directories; it need not exist yet.
+
+    Raises :class:`UserError` where ``RANKSCOPE_HOME`` is below the home folder of nobody.
+    """
     home = environ.get(env.HOME)
-    base = Path(home).expanduser() if home else Path(platformdirs.user_state_dir("rankscope"))
+    base = expanded(home, env.HOME) if home else Path(platformdirs.user_state_dir("rankscope"))
     return base.absolute() / "runs"
 
 
@@ -211,9 +234,13 @@ def create(
 
     Raises :class:`UserError` when the id is no good or taken, or the place cannot be written.
     """
-    if not _RUN_ID.fullmatch(run):
+    if not RUN_ID.fullmatch(run):
         raise UserError(
             f"{run!r} is no run id: letters, digits, dot, dash and underscore, up to 64"
+        )
+    if run.lower() == LATEST:  # lower: there are disks to which it is the same
+        raise UserError(
+            f"{run!r} is no run id: it always leads to the newest run; choose another id"
         )
     directory = RunDirectory(home / run)
     try:
@@ -224,36 +251,48 @@ def create(
             raise UserError(
                 f"run {run} exists already at {directory.path}; choose another id"
             ) from None
-        (directory.path / "keys").mkdir(mode=0o700)
-        directory.recording.mkdir(mode=0o700)
-        hub = keys.new_pair()
-        write_private(directory.key_path("hub"), msgspec.json.encode(hub) + b"\n")
-        public = {"hub": hub.public}
-        for role in keys.ROLES:
-            pair = keys.new_pair()
-            public[role] = pair.public
-            keys.write_client_key(
-                directory.key_path(role),
-                keys.ClientKey(role, run, pair.public, pair.secret, hub.public),
-            )
-        directory.write_info(
-            RunInfo(
-                run=run,
-                created_s=now_s,
-                command=command,
-                world_size=None,
-                public_keys=public,
-                endpoint=endpoint,
-                name=name,
-            )
-        )
-        _point_latest(home, run)
+        try:
+            _fill(directory, command=command, name=name, now_s=now_s, endpoint=endpoint)
+        except BaseException:
+            shutil.rmtree(directory.path, ignore_errors=True)
+            raise
     except OSError as error:
         raise UserError(
             f"cannot write the run directory {directory.path}: {error.strerror}; "
             f"set {env.HOME} to a place that can be written"
         ) from None
+    _point_latest(home, run)
     return directory
+
+
+def _fill(
+    directory: RunDirectory, *, command: list[str], name: str, now_s: float, endpoint: str | None
+) -> None:
+    """Write what a run directory holds from the first: fresh keys and ``run.json``."""
+    (directory.path / "keys").mkdir(mode=0o700)
+    directory.recording.mkdir(mode=0o700)
+    hub = keys.new_pair()
+    write_private(directory.key_path("hub"), msgspec.json.encode(hub) + b"\n")
+    public = {"hub": hub.public}
+    for role in keys.ROLES:
+        pair = keys.new_pair()
+        public[role] = pair.public
+        keys.write_client_key(
+            directory.key_path(role),
+            keys.ClientKey(role, directory.run, pair.public, pair.secret, hub.public),
+        )
+    directory.write_info(
+        RunInfo(
+            run=directory.run,
+            created_s=now_s,
+            command=command,
+            world_size=None,
+            public_keys=public,
+            endpoint=endpoint,
+            name=name,
+            host=socket.gethostname(),
+        )
+    )
 
 
 def list_runs(home: Path) -> list[RunDirectory]:
@@ -280,12 +319,13 @@ def find_run(home: Path, wanted: str | None) -> RunDirectory:
     :class:`UserError` with the list, as does every name that leads nowhere.
     """
     if wanted is not None:
-        path = Path(wanted).expanduser()
-        if os.sep not in wanted and ((home / wanted).is_dir() or not path.exists()):
-            path = home / wanted
-            if not path.exists():
+        path = expanded(wanted)
+        by_id = home / wanted
+        if os.sep not in wanted and (is_there(by_id, folder=True) or not is_there(path)):
+            path = by_id
+            if not is_there(path):
                 path = home / _unique(home, wanted)
-        directory = RunDirectory(path.resolve())
+        directory = RunDirectory(resolved(path))
         directory.check()
         return directory
     runs = list_runs(home)
@@ -334,6 +374,14 @@ def live_runs(runs: list[RunDirectory]) -> list[RunDirectory]:
 
 
 def _point_latest(home: Path, run: str) -> None:
-    temporary = home / f".latest.{run}"
-    temporary.symlink_to(run)
-    temporary.replace(home / "latest")
+    """Let ``latest`` lead to ``run``. No run rests on it: one line says why it does not."""
+    temporary, link = home / f".{LATEST}.{run}", home / LATEST
+    try:
+        temporary.symlink_to(run)
+        try:
+            temporary.replace(link)
+        except OSError:
+            temporary.unlink()
+            raise
+    except OSError as error:
+        log.warning("rankscope: %s does not lead to run %s (%s)", link, run, error.strerror)

@@ -4,6 +4,7 @@ import contextlib
 import mmap
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -11,6 +12,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -18,11 +20,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.agent.checkpoint import hands, scribe, writing
-from rankscope.agent.checkpoint.hands import Inside, Outside, Span
+from rankscope.agent.checkpoint import hands, process, scribe, writing
+from rankscope.agent.checkpoint.hands import Inside, Outside
 from rankscope.agent.checkpoint.job import in_words
 from rankscope.agent.checkpoint.plan import plan
+from rankscope.agent.checkpoint.process import Span
 from rankscope.agent.checkpoint.staging import Buffer, Stager
+from support import warm
 
 pytestmark = pytest.mark.processes
 
@@ -53,9 +57,12 @@ def data_of(buffer: Buffer) -> memoryview:
 
 
 def outside(buffer: Buffer, patience_s: tuple[float, float, float]) -> Outside:
-    return Outside(
-        data_of(buffer), buffer.descriptor, threading.Event(), threading.Event(), patience_s
-    )
+    return Outside(buffer, data_of(buffer), threading.Event(), threading.Event(), patience_s)
+
+
+def pid_of(hand: Outside) -> int:
+    assert hand._scribe is not None
+    return hand._scribe.process.pid
 
 
 def check(buffer: Buffer, target: int, crc32s: list[int], told: list[int]) -> None:
@@ -103,20 +110,19 @@ def test_a_process_that_cannot_begin_idly_begins_all_the_same(
     with outside(buffer, (NEVER_S, 0, 0)) as hand:
         hand._idly = ("/bin/false",)
         found = hand.write(target, SPANS, told.append)
-        assert hand._process is not None
+        assert hand._scribe is not None
         hand.sync(tmp_path / "file")
     check(buffer, target, found, told)
 
 
-@pytest.mark.skipif(not hands.idly(), reason="no chrt")
+@pytest.mark.skipif(not process.idly(), reason="no chrt")
 def test_a_process_that_writes_has_the_lowest_priority_from_its_beginning(
     buffer: Buffer, target: int
 ) -> None:
     """Within the share of the cores that the run's session has, but not in its process group."""
     with outside(buffer, (NEVER_S, 0, 0)) as hand:
         hand._start(target, 2, [])
-        assert hand._process is not None
-        pid = hand._process.pid
+        pid = pid_of(hand)
         deadline = time.monotonic() + 60
         while os.sched_getscheduler(pid) != os.SCHED_IDLE:
             assert time.monotonic() < deadline
@@ -133,12 +139,9 @@ def test_when_training_waits_for_it_a_save_gives_way_no_longer(
         hurry, told, started = threading.Event(), list[int](), list[int]()
         if early:
             hurry.set()
+        buffer.scribe = None  # a new one each time
         hand = Outside(
-            data_of(buffer),
-            buffer.descriptor,
-            threading.Event(),
-            hurry,
-            (NEVER_S, NEVER_S, NEVER_S),
+            buffer, data_of(buffer), threading.Event(), hurry, (NEVER_S, NEVER_S, NEVER_S)
         )
         start = hand._start
 
@@ -153,9 +156,8 @@ def test_when_training_waits_for_it_a_save_gives_way_no_longer(
         ) -> None:
             start(descriptor, politely, spans)
             started.append(politely)
-            assert hand._process is not None
             if politely:  # it gets nothing of the cores
-                os.kill(hand._process.pid, signal.SIGSTOP)
+                os.kill(pid_of(hand), signal.SIGSTOP)
                 hurry.set()
 
         hand._start = watched  # type: ignore[method-assign, assignment]
@@ -181,8 +183,7 @@ def while_writing(hand: Outside, target: int, act: Callable[[int], None]) -> Exc
 
     def stopped(descriptor: int, politely: int, spans: list[Span]) -> None:
         start(descriptor, politely, spans)
-        assert hand._process is not None
-        act(hand._process.pid)
+        act(pid_of(hand))
 
     hand._start = stopped  # type: ignore[method-assign, assignment]
     thread.start()
@@ -198,6 +199,47 @@ def test_a_process_that_is_killed_costs_the_save_in_words(buffer: Buffer, target
     assert in_words(error) == "the process that writes ended (signal 9)"
 
 
+@pytest.mark.parametrize("waited", [True, False], ids=["waited", "new"])
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_process_that_is_killed_before_its_first_word_is_replaced_once(
+    buffer: Buffer, target: int, tmp_path: Path, waited: bool, times: int
+) -> None:
+    """Whether it was waiting for this save or was started for it: after a second one the save fails
+    in words, and the next one is not touched by that."""
+
+    def save(kills: int) -> list[int]:
+        told, pids = list[int](), list[int]()
+        with outside(buffer, (NEVER_S, 0, 0)) as hand:
+            start = hand._start
+
+            def killed(descriptor: int, politely: int, spans: list[Span]) -> None:
+                if len(pids) >= kills:
+                    start(descriptor, politely, spans)
+                else:
+                    if buffer.scribe is None:
+                        buffer.scribe = process.Scribe(buffer.descriptor, politely)
+                    os.kill(buffer.scribe.process.pid, signal.SIGSTOP)
+                    start(descriptor, politely, spans)
+                    os.kill(pid_of(hand), signal.SIGKILL)
+                pids.append(pid_of(hand))
+
+            hand._start = killed  # type: ignore[method-assign, assignment]
+            found = hand.write(target, SPANS, told.append)
+            hand.sync(tmp_path / "file")
+        check(buffer, target, found, told)
+        return pids
+
+    if waited:
+        save(0)
+    if times == 1:
+        assert len(set(save(1))) == 2
+    else:
+        with pytest.raises(ChildProcessError, match=r"the process that writes ended \(signal 9\)"):
+            save(2)
+    os.ftruncate(target, 0)
+    assert len(save(0)) == 1
+
+
 def test_a_save_that_is_cancelled_ends_the_process(buffer: Buffer, target: int) -> None:
     """Also one that does not get on."""
     pids: list[int] = []
@@ -208,9 +250,7 @@ def test_a_save_that_is_cancelled_ends_the_process(buffer: Buffer, target: int) 
         pids.append(pid)
         cancelled.set()
 
-    with Outside(
-        data_of(buffer), buffer.descriptor, cancelled, threading.Event(), (NEVER_S, 0, 0)
-    ) as hand:
+    with Outside(buffer, data_of(buffer), cancelled, threading.Event(), (NEVER_S, 0, 0)) as hand:
         error = while_writing(hand, target, stop)
     assert str(error) == "cancelled"
     assert not Path(f"/proc/{pids[0]}").exists()
@@ -226,16 +266,82 @@ def test_a_disk_that_is_full_is_what_the_process_says(buffer: Buffer) -> None:
         os.close(full)
 
 
-def test_the_process_ends_with_the_rank(buffer: Buffer, target: int) -> None:
-    """Nobody writes a checkpoint for a rank that is dead."""
+def test_the_process_waits_for_the_next_save(buffer: Buffer, target: int, tmp_path: Path) -> None:
+    """One that begins costs as much of a core as what it then does; one that was killed meanwhile,
+    or is of another politeness, is not waited for."""
+    pids = []
+
+    def save(patience_s: tuple[float, float, float] = (NEVER_S, 0, 0)) -> None:
+        told: list[int] = []
+        with outside(buffer, patience_s) as hand:
+            found = hand.write(target, SPANS, told.append)
+            pids.append(pid_of(hand))
+            hand.sync(tmp_path / "file")
+        check(buffer, target, found, told)
+
+    save()
+    save()
+    os.kill(pids[-1], signal.SIGKILL)
+    os.waitid(os.P_PID, pids[-1], os.WEXITED | os.WNOWAIT)
+    save()
+    save((0.0, 0.0, NEVER_S))
+    assert pids[0] == pids[1]
+    assert len(set(pids)) == 3
+    assert not Path(f"/proc/{pids[2]}").exists()
+
+
+def test_what_waits_goes_with_the_copied_state(buffer: Buffer, target: int, tmp_path: Path) -> None:
+    """Of a state that has grown, or of a checkpointer that nobody has any more."""
     with outside(buffer, (NEVER_S, 0, 0)) as hand:
         hand.write(target, SPANS, lambda count: None)
-        process = hand._process
-        assert process is not None
-        assert process.stdin is not None
-        process.stdin.close()  # as the end of this process would
-        deadline = time.monotonic() + 60
-        while process.poll() is None:
+        pid = pid_of(hand)
+        hand.sync(tmp_path / "file")
+    del hand
+    assert buffer.scribe is not None
+    buffer.scribe = None
+    gone(pid)
+
+
+def test_what_waits_ends_with_the_rank_however_that_ends(tmp_path: Path) -> None:
+    """Also when a loader's worker that was forked meanwhile lives on, which has all descriptors of
+    the rank."""
+    command = [warm.python(), "-c", RANK, str(tmp_path / "file")]
+    with subprocess.Popen(command, stdout=PIPE) as started:
+        assert started.stdout is not None
+        rank, worker, waits = map(int, started.stdout.readline().split())
+        try:
+            assert Path(f"/proc/{waits}").exists()
+            os.kill(rank, signal.SIGKILL)
+            started.wait(60)
+            gone(waits)
+            os.kill(worker, 0)
+        finally:
+            os.kill(worker, signal.SIGKILL)
+
+
+RANK = """
+import os, sys, threading, time
+from rankscope.agent.checkpoint.hands import Outside
+from rankscope.agent.checkpoint.process import Span
+from rankscope.agent.checkpoint.staging import Buffer
+buffer = Buffer(1 << 20)
+target = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+data = memoryview(buffer.tensor.numpy())
+with Outside(buffer, data, threading.Event(), threading.Event(), (1e9, 0, 0)) as hand:
+    hand.write(target, [Span(0, 1 << 20, 0)], lambda count: None)
+    hand.sync(sys.argv[1])
+worker = os.fork()
+if worker:
+    print(os.getpid(), worker, buffer.scribe.process.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def gone(pid: int) -> None:
+    """Wait until there is no process ``pid``; a zombie, whose parent has ended, is none."""
+    deadline = time.monotonic() + 60
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        while ") Z " not in Path(f"/proc/{pid}/stat").read_text():
             assert time.monotonic() < deadline
             time.sleep(0.02)
 

@@ -35,12 +35,13 @@ class Rank(threading.Thread):
         self.steps = 0
         self.control = Control(0, prefix, lambda: (number, ranks), lambda: store)
         self.halt = threading.Event()
+        self.stuck = False
         self.looks = True
         self.number = number
 
     def run(self) -> None:
         while not self.halt.wait(0.002):
-            if any(other.steps < self.steps and other.is_alive() for other in self.others):
+            if self.stuck or any(o.steps < self.steps and o.is_alive() for o in self.others):
                 continue  # as in a collective
             self.steps += 1
             if not self.control.boundary() and self.looks:
@@ -228,6 +229,114 @@ def test_a_save_that_fails_or_is_cancelled_stops_nothing(launch: Launch, tmp_pat
     assert checkpoints.find(tmp_path) == ([], [])
     before = rank.control.completed
     until(lambda: rank.control.completed > before, "training goes on")
+
+
+def savers(ranks: list[Rank], directory: Path) -> list[Checkpointer]:
+    """One for each of these ranks, which are one process and so no world for a Checkpointer."""
+    made = []
+    for rank in ranks:
+        model = torch.nn.Linear(4, 4)
+        saver = Checkpointer(state={"model": model}, dir=directory / str(rank.number))
+        rank.control.save_with(saver)
+        made.append(saver)
+    return made
+
+
+@pytest.mark.parametrize("stuck", [0, 1])
+def test_a_save_that_is_agreed_on_is_cancelled_whichever_rank_is_stuck(
+    launch: Launch, tmp_path: Path, stuck: int
+) -> None:
+    """At once, also on the rank that cannot come to the boundary; it makes none when it does."""
+    ranks = launch(2)
+    savers(ranks, tmp_path)
+    ranks[stuck].stuck = True
+    until(lambda: ranks[1 - stuck].steps > ranks[stuck].steps, "the other one waits for it")
+    order(ranks, "checkpoint", 1)
+    until(lambda: ranks[stuck].phase == "agreed", "a step that is agreed on")
+    assert ranks[stuck].ends() == []
+    order(ranks, "cancel", 2, target=1)
+    until(lambda: ("checkpoint", "cancelled") in ranks[stuck].ends(), "word of its end")
+    assert ranks[stuck].phase == "idle"
+    ranks[stuck].stuck = False
+    order(ranks, "pause", 3, lasts_s=0.05)
+    until(lambda: all(("pause", "done") in rank.ends() for rank in ranks), "the next request")
+    assert ("checkpoint", "done") not in ranks[stuck].ends()
+    assert checkpoints.find(tmp_path / str(stuck)) == ([], [])
+
+
+def pause(ranks: list[Rank]) -> int:
+    """The step after which all of them stand."""
+    order(ranks, "pause", 1)
+    until(lambda: all(rank.phase == "paused" for rank in ranks), "all ranks paused")
+    return ranks[0].control.completed
+
+
+def test_what_is_asked_for_while_the_ranks_stand_is_done_where_they_stand(
+    launch: Launch, tmp_path: Path
+) -> None:
+    """By all of them in one order, whoever has heard of it; the pause goes on, and ends as ever."""
+    ranks = launch(3)
+    saved = savers(ranks, tmp_path)
+    step = pause(ranks)
+    order(ranks[1:2], "checkpoint", 2)
+    order(ranks, "checkpoint", 3)
+    until(lambda: all(len(rank.ends()) == 2 for rank in ranks), "both saves")
+    orders = [[one.request.number for one in rank.control.turns.ended] for rank in ranks]
+    assert sorted(orders[0]) == [2, 3]
+    assert orders == [orders[0]] * 3
+    last = orders[0][-1]
+    until(lambda: all(saver.last and saver.last.request == last for saver in saved), "an outcome")
+    assert all(saver.last is not None and saver.last.ok for saver in saved)
+    assert {rank.phase for rank in ranks} == {"paused"}
+    assert {rank.control.completed for rank in ranks} == {step}
+    for rank in ranks:
+        found, _ = checkpoints.find(tmp_path / str(rank.number))
+        assert [one.step for one in found] == [step, step]
+    order(ranks[:1], "resume", 4, target=1)
+    until(lambda: min(rank.control.completed for rank in ranks) > step, "all go on")
+
+
+@pytest.mark.parametrize("command", ["stop", "checkpoint-and-stop"])
+def test_a_run_that_stands_stops_without_another_step(
+    launch: Launch, tmp_path: Path, command: str
+) -> None:
+    """All of it, by what one rank has heard."""
+    ranks = launch(3)
+    savers(ranks, tmp_path)
+    step = pause(ranks)
+    order(ranks[2:], command, 2)
+    until(lambda: not any(rank.is_alive() for rank in ranks), "the end of all loops")
+    assert {rank.control.stop_step for rank in ranks} == {step}
+    for rank in ranks:
+        assert rank.ends() == [(command, "done"), ("pause", "done")]
+        assert f"ended by the {command} of ada" in rank.control.turns.ended[1].text
+        found, _ = checkpoints.find(tmp_path / str(rank.number))
+        assert [one.step for one in found] == ([step] if command != "stop" else [])
+
+
+def test_a_save_that_fails_while_the_ranks_stand_leaves_them_standing(
+    launch: Launch, tmp_path: Path
+) -> None:
+    """They neither stop nor go on, and what is asked for next is done."""
+    ranks = launch(2)
+    saved = savers(ranks, tmp_path)
+    step = pause(ranks)
+
+    def refuse(phase: str, step: int) -> None:
+        raise OSError("the disk is away")
+
+    for saver in saved:
+        saver.on_phase.append(refuse)
+    order(ranks, "checkpoint-and-stop", 2)
+    given_up = [("checkpoint-and-stop", "given-up")]
+    until(lambda: all(rank.ends() == given_up for rank in ranks), "word of it")
+    assert "paused still" in ranks[0].control.turns.ended[0].text
+    assert {rank.phase for rank in ranks} == {"paused"}
+    for saver in saved:
+        saver.on_phase.remove(refuse)
+    order(ranks, "checkpoint-and-stop", 3)
+    until(lambda: not any(rank.is_alive() for rank in ranks), "the end of all loops")
+    assert {rank.control.stop_step for rank in ranks} == {step}
 
 
 def test_ranks_that_do_not_call_end_step_equally_often_are_not_hung(launch: Launch) -> None:

@@ -1,11 +1,13 @@
 """How a pause ends: by a word of anybody, by itself, or because a rank is no more."""
 
 import itertools
+import random
 from typing import Any
 
 from torch._C._distributed_c10d import HashStore
 
-from rankscope.agent.control.hold import PULSE_S, SILENT_S, STOP, Hold
+from rankscope.agent.control.hold import PULSE_S, SILENT_S, STOP, Hold, end_for_all
+from rankscope.agent.control.request import Request
 
 _prefixes = itertools.count()
 
@@ -85,3 +87,46 @@ def test_without_the_store_it_ends_after_a_while_or_when_it_is_told_to() -> None
     ranks[1].end("resumed by ada")
     assert ranks[1].fail(lost, 4.0)
     assert ranks[1].word == "resumed by ada"
+
+
+def test_what_is_asked_for_meanwhile_is_done_by_all_in_one_order_whoever_heard_of_it() -> None:
+    """In two thousand random games of ranks that look when they do, hear of some of it, want it to
+    end, and die: who leaves has saved the same as the others, and all stop or none does."""
+    dice = random.Random(7)
+    stops = saves = goes_on = 0
+    for game in range(2000):
+        world = dice.choice((1, 2, 3, 5))
+        store, ranks = holds(world, lasts_s=dice.choice((30.0, 1000.0)))
+        prefix = ranks[0]._prefix
+        commands = ("checkpoint", "checkpoint", "checkpoint-and-stop", "stop")
+        wants = [Request(n, dice.choice(commands), "ada") for n in range(dice.randint(0, 4))]
+        heard = {n: dice.sample(wants, dice.randint(0, len(wants))) for n in range(world)}
+        alive = list(ranks)
+        now_s = 0.0
+        while any(not hold.word for hold in alive) and now_s < 2000.0:
+            now_s += dice.choice((0.01, 0.3, 2.0))
+            hold = dice.choice(alive)
+            mine = heard[ranks.index(hold)]
+            if mine and dice.random() < 0.3 and hold.want is None:
+                hold.want = mine.pop()
+                if hold.want in hold.taken:
+                    hold.want = None
+            if dice.random() < 0.02:
+                hold.end(f"resumed by {ranks.index(hold)}")
+            if len(alive) > 1 and dice.random() < 0.01:
+                alive.remove(hold)
+                continue
+            if dice.random() < 0.005:
+                end_for_all(store, prefix, "a rank does not take part")
+            hold.step(store, now_s)
+        taken = [hold.taken for hold in alive]
+        assert all(one == taken[0] for one in taken), game
+        assert len({hold.word for hold in alive}) == 1, game
+        stopped = any(one.command == "stop" for one in taken[0])
+        assert (alive[0].word == STOP) == stopped
+        assert len(taken[0]) == len({one.number for one in taken[0]})
+        for hold in alive:
+            made = [one for one in hold.taken if one.command != "stop"]
+            assert list(hold.asked) == made
+        stops, saves, goes_on = stops + stopped, saves + len(made), goes_on + (not stopped)
+    assert min(stops, saves, goes_on) > 100

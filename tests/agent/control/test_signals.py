@@ -1,12 +1,13 @@
 """A scheduler's warning signal, sent to real processes: save and stop, never in place of death."""
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from support.listener import Listener
 from support.ports import free_port
 from support.sentinels import no_sentinel
 from support.training import environment
+from support.wire import wait_until
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "warned.py"
 TIMEOUT_S = 200.0
@@ -149,6 +151,53 @@ def test_a_forked_worker_does_not_die_of_a_signal_that_is_meant_for_the_rank() -
         control.close("has ended")
     assert signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL
     assert not control.turns.wants
+
+
+def by_itself(send: Callable[[], None]) -> None:
+    send()
+
+
+def in_an_event_loop(send: Callable[[], None]) -> None:
+    """Which handles signals of its own."""
+
+    async def loop() -> None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, print)
+        send()
+
+    asyncio.run(loop())
+
+
+def after_an_event_loop(send: Callable[[], None]) -> None:
+    in_an_event_loop(lambda: None)
+    send()
+
+
+@pytest.mark.parametrize("way", [by_itself, in_an_event_loop, after_an_event_loop])
+def test_a_signal_is_heard_whatever_else_hears_of_signals(
+    way: Callable[[Callable[[], None]], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, and so is the next one."""
+    same_s = 0.1
+    monkeypatch.setattr("rankscope.agent.control.signals.SAME_S", same_s)
+    handled: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, _: handled.append(number))
+    control = Control(0, "loop", lambda: (0, 1), HashStore)
+    signals = Signals((signal.SIGUSR1,), control)
+    signals.install()
+    try:
+        for asked in (1, 2):
+            control.turns.wants.clear()
+            signals._asked = False
+            way(lambda: signal.raise_signal(signal.SIGUSR1))
+            wait_until(lambda: control.turns.wants, "the request")
+            assert len(handled) == asked
+            time.sleep(2 * same_s)  # what comes sooner is the same signal
+            assert len(control.turns.wants) == 1
+    finally:
+        signals.uninstall()
+        control.close("has ended")
+        signal.signal(signal.SIGUSR1, before)
+    assert signal.set_wakeup_fd(-1) == -1
 
 
 def test_what_is_no_signal_is_left_out() -> None:

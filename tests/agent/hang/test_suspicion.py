@@ -1,5 +1,6 @@
 """When a rank suspects itself of hanging, what it is asked, and what it says may take long."""
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -11,6 +12,9 @@ from rankscope.agent.evidence.places import Place
 from rankscope.agent.evidence.suspicion import PATIENT_S, SUSPECT_S, Suspicion
 
 STEP_S = 0.1
+
+LATE_S = 0.6
+"""As the hub has it."""
 
 
 def warm(step_s: float = STEP_S) -> Suspicion:
@@ -32,7 +36,7 @@ def test_no_progress_for_half_a_second_is_suspicious() -> None:
     moments = said(warm(), 60.0)
     assert moments[0] == SUSPECT_S
     gaps = [round(later - sooner, 1) for sooner, later in pairwise(moments)]
-    assert gaps[:4] == [0.2, 2.0, 3.0, 4.5]
+    assert gaps[:4] == [0.1, 2.0, 3.0, 4.5]
     assert gaps[-1] == 10.0
 
 
@@ -44,7 +48,7 @@ def test_a_rank_that_is_late_has_said_so_by_a_look_after(step_s: float, seen_lat
     suspicion.completed([step_s] * 9)
     moments = [n / 100 for n in range(int(seen_late_s * 100), 600, 10)]
     words = [now for now in moments if suspicion.look(now, "still", expecting=False)]
-    late_s = max(0.7, 3 * step_s)  # as the hub has it
+    late_s = max(LATE_S, 3 * step_s)
     first = next(word for word in words if word - seen_late_s > late_s - 0.01)
     assert first - seen_late_s <= late_s + 0.21
 
@@ -62,9 +66,23 @@ def test_a_run_with_some_long_steps_has_its_own_moment_of_being_late(
     suspicion.completed([30.0, *steps_s])
     moments = [n / 100 for n in range(int(seen_late_s * 100), 600, 10)]
     words = [now for now in moments if suspicion.look(now, "still", expecting=False)]
-    late_s = max(0.7, 3 * usual_s, 2 * float(np.percentile(steps_s, 95)))  # as the hub has it
+    late_s = max(LATE_S, 3 * usual_s, 2 * float(np.percentile(steps_s, 95)))
     first = next(word for word in words if word - seen_late_s > late_s - 0.01)
     assert first - seen_late_s <= 1.1 * late_s + 0.21
+
+
+@pytest.mark.parametrize("seen_late_s", [0.0, 0.03, 0.09])
+def test_it_knows_when_it_speaks_next(seen_late_s: float) -> None:
+    """Whoever sleeps until then says that the rank is late at the very moment."""
+    suspicion = Suspicion()
+    suspicion.completed([0.1] * 9)
+    now, words = seen_late_s, []
+    while now < 1.0:
+        if suspicion.look(now, "still", expecting=False):
+            words.append(now - seen_late_s)
+        now += min(0.1, suspicion.silent_s(now))
+    assert words == [pytest.approx(SUSPECT_S, abs=0.1), pytest.approx(LATE_S, abs=0.001)]
+    assert suspicion.silent_s(60.0) == math.inf  # nobody came to look, and the time is over
 
 
 def test_long_steps_are_given_three_times_their_length() -> None:
@@ -75,7 +93,7 @@ def test_long_steps_are_given_three_times_their_length() -> None:
 def test_movement_ends_the_suspicion() -> None:
     """A collective that was entered, or a phase that changed, starts the time anew."""
     suspicion = warm()
-    assert said(suspicion, 0.6) == [0.5]
+    assert said(suspicion, 0.5) == [0.5]
     assert not suspicion.look(0.7, "moved on", expecting=False)
     assert not suspicion.look(1.1, "moved on", expecting=False)
     assert suspicion.look(1.2, "moved on", expecting=False)
@@ -92,7 +110,7 @@ def test_before_the_third_step_and_while_something_long_is_expected_it_is_patien
 def test_a_hub_that_is_new_is_told_again() -> None:
     """It has not heard what its predecessor was told."""
     suspicion = warm()
-    assert said(suspicion, 0.6) == [0.5]
+    assert said(suspicion, 0.5) == [0.5]
     suspicion.again()
     assert suspicion.look(0.7, "moved", expecting=False)
 

@@ -191,3 +191,18 @@ def test_ranks_of_a_large_world_say_less_by_themselves() -> None:
     assert evidence.unasked_threads(threads, 16384) == ()
     counts = [evidence.unasked_operations(size) for size in (1, 64, 1024, 16384)]
     assert counts == [256, 256, 16, 8]
+
+
+@pytest.mark.parametrize(
+    "note",
+    [(events.BEGIN_FORWARD, False), (events.END_FORWARD,), (events.WAITED, 0.01)],
+)
+def test_who_notes_anything_goes_on(note: tuple[Any, ...], rank: Rank) -> None:
+    """Also where that is no other phase, as in an evaluation, and where it was read already."""
+    now = time.monotonic()
+    assert not rank.talk.goes_on(now + 60.0)
+    rank.observer.noted.append((note[0], now + 60.0, *note[1:]))
+    for _ in range(2):
+        assert rank.talk.goes_on(now + 60.05)
+        assert not rank.talk.goes_on(now + 120.0)
+        rank.turn()

@@ -24,7 +24,7 @@ def test_one_element_is_found_whatever_its_type(
 ) -> None:
     """A single element among healthy tensors is found, named by its kind, and counted."""
     tensors = [torch.ones(4), with_one(value, dtype), torch.ones(2, dtype=torch.float64)]
-    assert finite.troubles(tensors) == [(1, Trouble(word, 1))]
+    assert list(finite.troubles(tensors)) == [(1, Trouble(word, 1))]
 
 
 def test_the_worst_is_named() -> None:
@@ -38,7 +38,7 @@ def test_a_norm_that_overflows_by_itself_accuses_nobody() -> None:
     """Large finite numbers, whose squares are beyond float32, are finite."""
     large = torch.full((8,), 3e38)
     assert finite.suspects([large]) == [0]
-    assert finite.troubles([large]) == []
+    assert list(finite.troubles([large])) == []
 
 
 def test_odd_tensors_are_left_alone_or_looked_at() -> None:
@@ -54,9 +54,9 @@ def test_odd_tensors_are_left_alone_or_looked_at() -> None:
         torch.ones(4).to(torch.float8_e4m3fn),
         freed,
     ]
-    assert finite.troubles(healthy) == []
+    assert list(finite.troubles(healthy)) == []
     bad = torch.tensor([complex(1, math.nan)])
-    assert finite.troubles([bad, with_one(math.nan).to(torch.float8_e4m3fn)]) == [
+    assert list(finite.troubles([bad, with_one(math.nan).to(torch.float8_e4m3fn)])) == [
         (0, Trouble("nan", 1)),
         (1, Trouble("nan", 1)),
     ]

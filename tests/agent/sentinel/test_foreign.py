@@ -202,6 +202,16 @@ def test_what_is_no_dump_is_no_reading(raw: bytes) -> None:
         ("Error: Failed\n\nCaused by:\n    0: Operation not permitted (os error 1)", "SYS_PTRACE"),
         ("Error: Failed to get process executable name. Check that …", "has ended"),
         ("Error: Failed to find python\n\nCaused by:\n    0: why", "Failed to find python; why"),
+        (
+            "Error: Failed to find a python interpreter in the .data section\n\n"
+            "Stack backtrace:\n   0: anyhow::error::<impl anyhow::Error>::msg\n   1: py_spy::dump",
+            "it is ending",
+        ),
+        (
+            "Error: Odd\n\nCaused by:\n    0: why\n    1: anyhow::error::msg\n    2: _start",
+            "py-spy: Odd; why",
+        ),
+        ("Error: " + "long " * 90, "long"),
         ("", "said nothing"),
     ],
 )
@@ -210,3 +220,5 @@ def test_what_py_spy_complains_of_becomes_one_line(said: str, words: str) -> Non
     text = pyspy.error_in_words(said)
     assert words in text
     assert "\n" not in text
+    assert "anyhow" not in text
+    assert len(text) <= 160

@@ -101,7 +101,7 @@ def test_the_largest_report_fits_a_frame() -> None:
     gpu = base.gpus[0]
     identity = report.Identity("run", "n" * 250, "n" * 240, 1)
     processes = [
-        ProcessSample(7, rank, 4_000_000 + rank, "stopped", 1234.5, 1e6 + 0.1, 1 << 40)
+        ProcessSample(7, rank, 4_000_000, "stopped", 1234.5, 1e6 + 0.1, 1 << 40, 9.9, 1 << 31)
         for rank in range(2000)
     ]
     message = report.node_report(

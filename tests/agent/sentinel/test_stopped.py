@@ -10,7 +10,7 @@ import pytest
 
 from rankscope.agent.sentinel import stopped
 from support.noderouter import NodeRouter
-from support.sentinels import Launcher, make_node_dir, sentinel
+from support.sentinels import Launcher, make_node_dir, register, sentinel
 
 
 @pytest.mark.processes
@@ -40,6 +40,24 @@ def test_a_rank_that_was_stopped_when_first_seen_is_told_so(tmp_path: Path) -> N
         with sentinel(directory, hub.endpoint, hub.key):
             hub.wait_for_state(0, "stopped")
             assert hub.reports()[0].processes[0].state == "stopped"
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("computes", [True, False])
+def test_whether_a_rank_computes_or_waits_is_reported(tmp_path: Path, computes: bool) -> None:
+    """One that waits has been ready for no time, whatever else the machine does."""
+    directory = make_node_dir(tmp_path)
+    loop = "while True: pass" if computes else "import time\ntime.sleep(1000)"
+    with NodeRouter() as hub, Launcher() as launcher:
+        pid = launcher.run(f"print('begun', flush=True)\n{loop}")
+        with sentinel(directory, hub.endpoint, hub.key):
+            register(directory, pid, 0)
+
+            def newest() -> list[float]:
+                return [one.ready_s for report in hub.reports()[-2:] for one in report.processes]
+
+            want = (lambda age_s: age_s > 1.0) if computes else (lambda age_s: age_s == 0.0)
+            hub.wait_for(lambda: len(found := newest()) == 2 and all(map(want, found)))
 
 
 TRACER = """

@@ -1,5 +1,7 @@
 """The views of stacks and collectives, as the hub builds them."""
 
+from typing import Any
+
 import pytest
 
 from rankscope.protocol import messages as m
@@ -83,6 +85,98 @@ def test_why_a_rank_cannot_be_read_is_told() -> None:
     assert view.notes == ["rank 1: not allowed: set kernel.yama.ptrace_scope to 1"]
 
 
+@pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize(
+    "reading",
+    [
+        {"threads": (), "error": "the process has ended"},
+        {"threads": (m.Thread("thread 16866", True, (), True),)},
+        {"threads": (m.Thread("thread 7", False, (), None),)},
+    ],
+)
+def test_a_reading_without_frames_takes_nothing_from_one_that_has_them(
+    reading: dict[str, Any], ends: bool
+) -> None:
+    """The same rank in the same standstill: alive still, or as its process ends."""
+    job = Job(World(ranks=2)).steps(6)
+    job.enters(TOKENS, ranks=(0,)).hang(2.0)
+    job.stack(1, "hang.py:51 in take_twice", outside=True).hang(1.0)
+    if ends:
+        job.world.kill(1, signal=2)
+    sim = job.world.ranks[1]
+    job.world.from_node(
+        sim.host,
+        m.ForeignStacks,
+        **({"native": False, "attempt": 0, "rank": 1, "pid": sim.pid} | reading),
+    )
+    (group,) = stacks(job, rank=1).groups
+    assert (group.source, group.from_outside) == ("hang.py:51 in take_twice", True)
+    assert group.frames[0].function == "take_twice"
+    assert group.age_s >= 1.0
+
+
+def test_a_rank_that_went_on_is_not_where_it_was_read() -> None:
+    """A later reading without frames says that nobody knows where it is now."""
+    job = Job(World(ranks=2)).steps(6)
+    job.stack(1, "hang.py:51 in take_twice", outside=True).hang(0.5).steps(2)
+    sim = job.world.ranks[1]
+    job.world.from_node(
+        sim.host,
+        m.ForeignStacks,
+        native=False,
+        attempt=0,
+        rank=1,
+        pid=sim.pid,
+        threads=(),
+        error="why",
+    )
+    assert stacks(job, rank=1).groups == []
+
+
+LEAVING = "gc.py:9 in collect"
+
+
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("why", ["KeyboardInterrupt", "SignalException", "RuntimeError"])
+def test_how_an_interpreter_leaves_is_not_where_the_rank_hung(why: str, inside: bool) -> None:
+    """A rank that an exception has ended is read once more on its way out."""
+    job = Job(World(ranks=2)).steps(6)
+    job.enters(TOKENS, ranks=(0,)).hang(2.0)
+    job.stack(1, "hang.py:51 in take_twice", outside=not inside).hang(1.0)
+    job.world.raises(1, why)
+    job.hang(0.5).stack(1, LEAVING, outside=True)
+    job.world.exits(1, 1)
+    (group,) = stacks(job, rank=1).groups
+    assert group.frames[0].function == "take_twice"
+
+
+@pytest.mark.parametrize("how", ["raises", "goodbye"])
+def test_where_a_rank_is_that_had_gone_on_is_where_it_was_read_last(how: str) -> None:
+    """What was read before it went on is no answer, nor for one that is stuck as it leaves."""
+    job = Job(World(ranks=2)).steps(6)
+    job.stack(1, "hang.py:51 in take_twice").hang(0.5).steps(2)
+    if how == "goodbye":
+        job.stack(1, "train.py:20 in train")
+    getattr(job.world, how)(1)
+    job.hang(0.5).stack(1, LEAVING, outside=True)
+    (group,) = stacks(job, rank=1).groups
+    assert group.frames[0].function == "collect"
+
+
+def test_of_a_run_that_is_over_stacks_are_as_old_as_at_its_end() -> None:
+    """However much later somebody looks."""
+    job = hung(2)
+    before = stacks(job).groups[0].age_s
+    for rank in (0, 1):
+        job.world.kill(rank, signal=2)
+    job.world.run_end(130)
+    job.world.advance(50.0)
+    view = stacks(job)
+    assert view.ended
+    assert not stacks(hung(2)).ended
+    assert view.groups[0].age_s == pytest.approx(before, abs=1.0)
+
+
 def test_who_is_behind_and_who_waits_in_what_is_a_line_a_group() -> None:
     """Numbers from the ranks' counts, the operation from those who told it."""
     (group,) = collectives(hung()).groups
@@ -90,6 +184,41 @@ def test_who_is_behind_and_who_waits_in_what_is_a_line_a_group() -> None:
     assert (group.behind, group.waiting) == ([3], [0, 1, 2])
     assert group.operation == "all_reduce [1] int64"
     assert group.source == "train.py:20 in train"
+
+
+@pytest.mark.parametrize("step_s", [0.1, 1.0, 4.0])
+@pytest.mark.parametrize("first", [(0,), (0, 1, 2), (3,)])
+def test_ranks_that_do_not_come_quite_together_are_not_behind(
+    step_s: float, first: tuple[int, ...]
+) -> None:
+    """At no moment of a healthy run, however late each is heard; in a hang they are."""
+    job = Job(World(ranks=4)).steps(8, step_s=step_s)
+    for _ in range(4):
+        job.enters(TOKENS, ranks=first)
+        for part in (0.1, 0.4):
+            job.world.now_s += part * step_s
+            (group,) = collectives(job).groups
+            assert (group.behind, group.waiting) == ([], [])
+        job.does(TOKENS, ranks=[rank for rank in range(4) if rank not in first])
+        for rank in range(4):
+            job.completed[rank] = dict(job.entered[rank])
+        job.steps(1, step_s=step_s)
+    job.enters(TOKENS, ranks=first).hang(2.0 + 4 * step_s)
+    (group,) = collectives(job).groups
+    assert group.behind == [rank for rank in range(4) if rank not in first]
+    assert group.waiting == list(first)
+
+
+def test_of_a_run_that_is_over_it_stays_told_who_was_behind() -> None:
+    """However shortly before its end that was."""
+    job = Job(World(ranks=2)).steps(8)
+    job.enters(TOKENS, ranks=(0,))
+    job.world.kill(1).advance(0.1)
+    job.world.kill(0).advance(1.0)
+    job.world.run_end(1)
+    job.world.advance(1.0)
+    (group,) = collectives(job).groups
+    assert (group.behind, group.waiting) == ([1], [0])
 
 
 def test_the_newest_collectives_of_one_rank_are_listed() -> None:

@@ -4,6 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from rankscope.hub import snapshot
+from rankscope.hub.core import Core
+from rankscope.hub.incidents import Incidents
 from rankscope.protocol import messages as m
 from support.collectives import BUCKET, TOKENS, Job
 from support.world import World
@@ -25,11 +28,11 @@ def seen(job: Job) -> list[tuple[str, str]]:
 
 
 def log(job: Job) -> list[tuple[str, str, str]]:
-    entries = job.world.view("incidents").incidents
+    entries = job.world.log()
     return [
         (one.event, one.finding.kind, one.finding.severity)
         for one in entries
-        if one.finding.kind != "stalled"
+        if one.finding.kind not in ("stalled", "hub-away")
     ]
 
 
@@ -65,6 +68,33 @@ def starved() -> Job:
     job = Job(World(ranks=4)).steps(12, step_s=0.1)
     job.world.phase(2, m.Phase.DATA)
     return job.enters(TOKENS, ranks=(0, 1, 3)).hang(3.0)
+
+
+def restarted(world: World, away_s: float) -> None:
+    """Another hub goes on with what this one has left."""
+    state = snapshot.load(snapshot.dump(world.state))
+    world.now_s += away_s
+    state.hub_was_away(world.now_s)
+    world.core = Core(state, Incidents(world.core.know.incidents.shown), now_s=world.now_s)
+    world.tick()
+
+
+@pytest.mark.parametrize("away_s", [0.5, 60.0])
+@pytest.mark.parametrize("made", [hung, stuck, starved])
+def test_what_was_open_is_as_old_as_ever_after_a_restart(
+    made: Callable[[], Job], away_s: float
+) -> None:
+    """The hub that is started learns of it anew; it did not begin with that."""
+    job = made().hang(20.0)
+    world = job.world
+    (before,) = world.findings()
+    known_s = world.now_s
+    restarted(world, away_s)
+    for _ in range(12):
+        (after,) = world.findings()
+        assert (after.kind, after.ranks) == (before.kind, before.ranks)
+        assert after.since_s >= before.since_s + world.now_s - known_s - 0.01
+        job.hang(1.0)
 
 
 @pytest.mark.parametrize("mute", [(2,), (0,), (0, 1, 3), (0, 1, 2, 3)])
@@ -150,6 +180,24 @@ def test_a_hung_run_whose_ranks_had_to_be_killed_tells_of_its_hang(how: str) -> 
         assert (verdict.kind, verdict.ranks) == (kind, [2])
 
 
+@pytest.mark.parametrize("first", range(4))
+@pytest.mark.parametrize("gap_s", [0.3, 2.0])
+def test_a_launcher_that_was_asked_may_kill_one_after_the_other(first: int, gap_s: float) -> None:
+    """Who was killed first took nobody with it, whether or not it was the one that hung."""
+    job = hung()
+    (why,) = [finding.headline for finding in job.world.findings()]
+    job.hang(30.0)
+    for rank in sorted(range(4), key=lambda rank: rank != first):
+        job.world.kill(rank, signal=9)
+        job.world.advance(gap_s)
+    job.world.run_end(1, asked=2)
+    for _ in range(3):
+        job.world.advance(1.0)
+        verdict = job.world.status().verdict
+        assert verdict is not None
+        assert verdict.headline == f"ended from outside by SIGINT while it hung: {why}"
+
+
 def test_one_rank_killed_in_a_hang_is_its_own_death() -> None:
     """Nobody ended the run as a whole."""
     job = hung()
@@ -192,3 +240,56 @@ def test_a_run_that_is_ended_long_after_a_hang_is_merely_ended() -> None:
     job.world.run_end(143)
     job.world.advance(2.0)
     assert seen(job) == [("rank-dead", "warning")]
+
+
+@pytest.mark.parametrize(("how", "by"), [("SIGINT", "SIGINT"), (15, "SIGTERM"), (9, "SIGKILL")])
+def test_that_a_hung_run_was_ended_from_outside_comes_first(how: str | int, by: str) -> None:
+    """Whoever was waited for did not end the others: an operator did, by this signal."""
+    job = hung()
+    (why,) = [finding.headline for finding in job.world.findings()]
+    for rank in range(4):
+        if isinstance(how, str):
+            job.world.raises(rank, "KeyboardInterrupt").exits(rank, 130)
+        else:
+            job.world.kill(rank, signal=how)
+    job.world.advance(0.6)
+    for at in range(8):
+        if at == 4:
+            job.world.run_end(1)
+        job.world.advance(0.5)
+        verdict = job.world.status().verdict
+        assert verdict is not None
+        assert verdict.headline == f"ended from outside by {by} while it hung: {why}"
+
+
+@pytest.mark.parametrize("made", [hung, stuck, starved])
+def test_what_is_left_of_a_hung_run_that_is_over_is_not_lost(made: Callable[[], Job]) -> None:
+    """Its launcher was killed: the ranks are there, their sentinel leaves as it hears of the end,
+    and nobody is heard any more."""
+    job = made()
+    (before,) = seen(job)
+    job.world.run_end(137, 9)
+    for rank in range(4):
+        job.world.ranks[rank].mute = True
+    job.world.silent_hosts.update(job.world.hosts)
+    for _ in range(12):
+        job.hang(1.0)
+        assert seen(job) == [before]
+
+
+@pytest.mark.parametrize("looked", [False, True])
+@pytest.mark.parametrize("made", [hung, stuck, starved])
+def test_a_hang_is_over_when_its_ranks_go_on_unobserved(
+    made: Callable[[], Job], looked: bool
+) -> None:
+    """Whoever came to leave off being observed stands in nothing, and no more is heard of it."""
+    job = made()
+    job.world.step()
+    if looked:
+        job.world.tick()
+    for rank in range(4):
+        job.world.goodbye(rank, "paused")
+    for _ in range(6):
+        assert seen(job) == []
+        assert job.world.status().state == "running"
+        job.world.advance(5.0)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from rankscope.hub.diagnose.replica_divergence import FORWARD_S
 from rankscope.protocol import messages as m
 from rankscope.protocol.messages import Stage
 from support.numericworld import NumericWorld
@@ -153,6 +154,42 @@ def test_replicas_that_part_by_a_nan_are_its_consequence() -> None:
     world.checks({0: 7, 1: 8, 2: 7, 3: 7})
     assert world.kinds() == ["nonfinite-optimizer"]
     assert world.ever() == {"nonfinite-optimizer"}
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("phase", [m.Phase.DATA, m.Phase.FORWARD, m.Phase.OTHER])
+def test_the_next_forward_is_heard_before_replicas_are_said_to_part(
+    ranks: int, phase: m.Phase
+) -> None:
+    """Its loss would show that a NaN has parted them; one that takes long is not waited for."""
+    for shows in (True, False):
+        world = checked(ranks).done()
+        for rank in world.ranks:
+            world.phase(rank, phase)
+        world.checks({0: 8, **dict.fromkeys(range(1, ranks), 7)})
+        assert world.kinds() == []
+        if shows:
+            world.sees(0, Stage.PARAMETER, WEIGHT).sees(0, Stage.LOSS)
+            world.phase(0, m.Phase.BACKWARD)
+            world.now_s += FORWARD_S
+            assert "replica-divergence" not in {*world.kinds(), *world.ever()}
+        else:
+            world.now_s += FORWARD_S
+            assert world.kinds() == ["replica-divergence"]
+
+
+def test_a_difference_is_worth_a_look_at_once() -> None:
+    """Of a run that goes on the hub would look half a second later; not so once it is known."""
+    world = checked(2).done()
+    world.state.urgent = False
+    told = {"first": 0, "values": (), "replicas": "world", "altered": None}
+    for rank, urgent in ((0, False), (1, True)):
+        world.from_rank(rank, m.Checksums, step=6, total=rank, **told)
+        assert world.state.urgent is urgent
+    world.tick()
+    for rank in world.ranks:
+        world.from_rank(rank, m.Checksums, step=7, total=rank, **told)
+    assert world.state.urgent is False
 
 
 def test_checksums_of_a_thousand_made_up_sets_cost_little() -> None:

@@ -84,6 +84,19 @@ def test_with_a_rank_its_parameters_are_asked_for_and_told() -> None:
     assert world.view("numerics", rank=0).parameters == []
 
 
+def test_the_parameter_to_blame_stands_before_those_that_it_spoilt() -> None:
+    """Also when all of them are not finite by now, and however many there are."""
+    world = NumericWorld(2).clean(2)
+    world.sees(1, Stage.GRADIENT, "p3", microbatch=1).done()
+    world.tick()
+    (found,) = world.view("numerics").findings
+    assert (found.ranks, found.where["parameter"]) == ([1], "p3")
+    norms = tuple(m.ParameterNorm(f"p{at}", math.nan, "nan") for at in range(12))
+    world.from_rank(1, m.ParameterNorms, step=3, norms=norms)
+    names = [row.name for row in world.view("numerics", rank=1).parameters]
+    assert names == ["p3", *(f"p{at}" for at in range(12) if at != 3)]
+
+
 def test_a_rank_that_is_not_there_is_an_error_in_words() -> None:
     """As with every view of one rank."""
     reply = NumericWorld(2).clean(1).ask("numerics", 0, rank=7)

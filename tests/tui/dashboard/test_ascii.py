@@ -21,6 +21,11 @@ def shown(tree: ast.AST) -> Iterator[str]:
             yield node.value
 
 
+def test_around_a_mean_stays_plus_and_minus() -> None:
+    """In as many cells; ``~4`` would be about four."""
+    assert ascii_only("step 482 ±44 ms") == "step 482+-44 ms"
+
+
 def test_every_glyph_that_is_drawn_has_a_sign_of_its_own() -> None:
     """A question mark looks like broken output."""
     sources = list(Path(rankscope.tui.__path__[0]).rglob("*.py"))

@@ -14,9 +14,8 @@ from rankscope.tui.dashboard.render.cut import cut
 from rankscope.tui.dashboard.render.line import line, text_of
 from rankscope.tui.dashboard.screens.base import Room
 from rankscope.tui.words.commands import NEEDS_ALL, consequences
-from support import numericscenes, screenscenes
-from support.hangscenes import SCENES as HANGS
-from support.scenes import SCENES
+from support.scenes import SCENES, numerics, pages, views
+from support.scenes.hangs import SCENES as HANGS
 from support.world import World
 
 SIZES = ((80, 24), (120, 40), (200, 50))
@@ -54,7 +53,7 @@ def test_the_steps_screen_calls_no_rank_on_time_that_does_not_move(scene: str) -
     base = SCENES[scene]()
     assert base.status is not None
     stuck = [rank for finding in base.status.findings for rank in finding.ranks]
-    view = screenscenes.steps_view()
+    view = views.steps_view()
     rows = [msgspec.structs.replace(view.ranks[0], rank=row.rank) for row in base.status.ranks]
     picture = Picture(replace(base, view=msgspec.structs.replace(view, ranks=rows)))
     lines = drawn("steps", picture, 120, 40)
@@ -74,11 +73,11 @@ def test_what_is_late_while_a_run_warms_up_is_left_out() -> None:
     assert isinstance(view, StepsView)
     assert view.late_steps == []
     assert all(not row.phase for row in view.ranks)
-    for _ in range(3):
+    for _ in range(9):
         world.step(0, step_s=0.2).step(1, step_s=0.9).tick()
     view = world.view("steps")
     assert isinstance(view, StepsView)
-    assert view.late_steps == [4, 5, 6][: len(view.late_steps)] != []
+    assert view.late_steps == list(range(4, 13))[: len(view.late_steps)] != []
     assert [row.phase for row in view.ranks] == ["", "backward"]
 
 
@@ -101,7 +100,7 @@ def test_the_line_of_the_users_code_is_on_the_screen_of_collectives() -> None:
 
 def test_a_parameter_list_that_is_cut_says_so() -> None:
     """With the command that shows all."""
-    text = "\n".join(drawn("numerics", Picture(numericscenes.SCENES["nan"]()), 80, 24))
+    text = "\n".join(drawn("numerics", Picture(numerics.SCENES["nan"]()), 80, 24))
     assert "more parameters: rankscope numerics --rank 5" in text
 
 
@@ -136,7 +135,7 @@ def test_a_stuck_rank_is_named_where_a_command_waits_for_it() -> None:
 
 def test_the_incident_log_opens_at_what_the_verdict_is_about() -> None:
     """Not at the newest line, which may be a notice that is over."""
-    base = screenscenes.SCENES["incidents-many"]()
+    base = pages.SCENES["incidents-many"]()
     assert isinstance(base.view, Incidents)
     notice = msgspec.structs.replace(
         base.view.incidents[0],
@@ -155,7 +154,7 @@ def test_the_incident_log_opens_at_what_the_verdict_is_about() -> None:
 
 def test_what_a_command_would_wait_for_stands_in_the_list_of_commands() -> None:
     """Before one asks for it."""
-    view = screenscenes.SCENES["checkpoints-healthy"]().view
+    view = pages.SCENES["checkpoints-healthy"]().view
     picture = Picture(replace(SCENES["stopped"](), view=view))
     lines = drawn("checkpoints", picture, 120, 40)
     shown = [text for text in lines if text.split()[:2] in (["P", "pause"], ["S", "stop"])]

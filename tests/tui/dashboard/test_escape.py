@@ -43,10 +43,11 @@ KEYS = [key for action in ACTIONS for key in action.keys]
 TYPED = {key: NAMED.get(key, key) for key in KEYS if len(NAMED.get(key, key)) == 1}
 
 
-def keys_of(text: str) -> list[str]:
-    """What is heard of ``text`` that comes in one packet, and nothing after it in time."""
+def keys_of(text: str, *, apart: bool = False) -> list[str]:
+    """What is heard of ``text`` that comes in one packet (``apart``: one character at a time, each
+    soon after the other), and nothing after it in time."""
     parser = EscapeParser()
-    heard = list(parser.feed(text))
+    heard = [each for packet in (text if apart else [text]) for each in parser.feed(packet)]
     # Past its delay, without waiting for it.
     if parser._timeout_time is not None:
         parser._timeout_time = 0.0
@@ -62,6 +63,20 @@ def test_esc_and_a_key_in_one_packet_are_both_heard(key: str) -> None:
     assert keys_of(f"\x1b\x1b{TYPED[key]}") == ["escape", "escape", key]
     if key != "left_square_bracket":  # with more behind it, it begins the sequence of an arrow
         assert keys_of(f"\x1b{TYPED[key]}2j") == ["escape", key, "2", "j"]
+
+
+@pytest.mark.parametrize("begun", ["[", "O"])
+@pytest.mark.parametrize("apart", [True, False])
+def test_esc_behind_what_could_begin_a_sequence_is_esc(begun: str, apart: bool) -> None:
+    """Going back, a step in time, going back: in one packet, or faster than a sequence ends."""
+    key = {"[": "left_square_bracket", "O": "O"}[begun]
+    for text, heard in (
+        (f"\x1b{begun}\x1b", ["escape", key, "escape"]),
+        (f"\x1b{begun}\x1b{begun}\x1bq", ["escape", key, "escape", key, "escape", "q"]),
+        (f"^\x1b{begun}\x1b^", ["circumflex_accent", "escape", key, "escape", "circumflex_accent"]),
+        (f"\x1b{begun}\x1b[A", ["escape", key, "up"]),
+    ):
+        assert keys_of(text, apart=apart) == heard
 
 
 @pytest.mark.parametrize("key", sorted(SEQUENCES))
@@ -107,7 +122,7 @@ SEEN = {
     "n": "no filter",
     "N": "no filter",
     "c": "commands are locked",
-    "y": "copied",
+    "y": "was sent to",
     "t": "strong colours",
     "w": "written to",
 }

@@ -13,8 +13,8 @@ from textual.events import Key
 from rankscope.protocol import messages as m
 from rankscope.tui.dashboard.action import BASES
 from rankscope.tui.dashboard.source import Choice, Source
-from support import screenscenes
 from support.inprocess import Desk, board, feed
+from support.scenes import pages
 from support.world import World
 
 Play = Callable[[Desk], Awaitable[None]]
@@ -174,9 +174,31 @@ def test_a_command_is_locked_then_asked_about_then_given_and_its_end_is_told() -
                 total_bytes=1000,
             )
             world.advance(1.0)
-        await desk.sees("done", "/ckpt/step-14")
+        await desk.sees("checkpoint of step 14 verified: /ckpt/step-14")
 
     played(world, play, size=(120, 30))
+
+
+def test_what_is_told_of_a_save_gives_way_to_a_newer_checkpoint() -> None:
+    """The footer would name another one than the line above it as the newest."""
+    world = running()
+    saves(world)
+
+    async def play(desk: Desk) -> None:
+        await desk.press("c", "y")
+        request = await until(lambda: asked(world, desk))
+        done = {"path": "/ckpt/step-14", "total_bytes": 1000}
+        with desk.lock:
+            saves(world, "done", step=14, request=request, **done)
+            world.advance(1.0)
+        await desk.sees("checkpoint of step 14 verified: /ckpt/step-14", "step 14 verified")
+        with desk.lock:
+            saves(world, "done", step=20, path="/ckpt/step-20", total_bytes=1000)
+            world.advance(1.0)
+        await desk.sees("step 20 verified")
+        await desk.until(lambda text: "step 14" not in text, "only the newest one")
+
+    played(world, play, size=(120, 30), unlocked=True)
 
 
 def asked(world: World, desk: Desk) -> int:
@@ -198,12 +220,33 @@ def test_what_the_hub_refuses_is_told_with_the_reason() -> None:
 
     async def play(desk: Desk) -> None:
         await desk.sees("healthy", "commands unlocked")
-        await desk.press("c", "y")
+        await desk.press("c")
+        text = await desk.sees("checkpoint, not now:", "end_step", "? help")
+        assert "no call of end_step" in " ".join(text.split())
+        assert "…" not in text
+        desk.app._control.question = "checkpoint"  # it was possible when it was asked about
+        await desk.press("y")
         await desk.sees("checkpoint refused:", "end_step", "? help")
         assert "no call of end_step" in " ".join(desk.text().split())
         assert "…" not in desk.text()
 
     played(running(), play, unlocked=True, size=(80, 24))
+
+
+def test_a_yes_to_what_was_refused_does_not_look_as_if_it_had_been_given() -> None:
+    """The reason stays, whatever ``y`` does elsewhere; pressed once more it does that."""
+
+    async def play(desk: Desk) -> None:
+        await desk.sees("healthy", "commands unlocked")
+        await desk.press("c")
+        await desk.sees("checkpoint, not now:", "end_step")
+        await desk.press("y")
+        text = await desk.sees("nothing was given: checkpoint, not now:", "end_step")
+        assert "clipboard" not in text
+        await desk.press("y")
+        await desk.sees("the verdict with its evidence was sent")
+
+    played(running(), play, unlocked=True)
 
 
 def test_the_screen_of_commands_says_that_none_can_be_given_from_here() -> None:
@@ -271,7 +314,7 @@ def test_copy_takes_the_verdict_with_its_evidence() -> None:
     async def play(desk: Desk) -> None:
         await desk.sees("SIGKILL")
         await desk.press("y")
-        await desk.sees("copied the verdict")
+        await desk.sees("the verdict with its evidence was sent to the terminal's clipboard")
         copied = desk.app.clipboard
         assert "rank 2 died: SIGKILL" in copied
         assert "evidence" in copied
@@ -326,7 +369,7 @@ def test_enter_in_the_list_of_runs_goes_over_to_another_run() -> None:
         opened.append(path)
         return Source(feed(other, lock), "another")
 
-    choice = Choice(lambda: screenscenes.RUNS, open_)
+    choice = Choice(lambda: pages.RUNS, open_)
 
     async def play(desk: Desk) -> None:
         await desk.sees("healthy", "4 ranks", "commands unlocked")
@@ -335,7 +378,7 @@ def test_enter_in_the_list_of_runs_goes_over_to_another_run() -> None:
         await desk.press("j", "enter")
         text = await desk.sees("healthy", "2 ranks", "another")
         assert "commands unlocked" not in text
-        assert opened == [screenscenes.RUNS[1].path]
+        assert opened == [pages.RUNS[1].path]
 
     played(running(), play, unlocked=True, choice=choice, size=(120, 30))
 

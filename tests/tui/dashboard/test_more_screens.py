@@ -1,5 +1,6 @@
 """Screens of steps, incidents, checkpoints and runs: what they look like, and moving in them."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -7,19 +8,16 @@ import pytest
 from rankscope.tui.dashboard.action import ScreenName
 from rankscope.tui.dashboard.navigation import Navigation
 from rankscope.tui.dashboard.picture import Picture
-from rankscope.tui.dashboard.render.ascii import ascii_only
-from rankscope.tui.dashboard.render.line import text_of, width_of
+from rankscope.tui.dashboard.render.line import text_of
 from rankscope.tui.dashboard.screens.base import Room, Screen
 from rankscope.tui.dashboard.screens.offers import LOCKED
 from rankscope.tui.dashboard.screens.runs import RunsScreen
 from rankscope.tui.feed.poller import Wanted
-from support import screenscenes
-from support.scenes import HUB_S
-from support.screenscenes import SCENES, watch
+from support.scenes import HUB_S, pages
+from support.scenes.pages import SCENES, watch
+from support.screens import ODD_SIZES, fitted, kept, needs_no_utf8, sheet
 
 GOLDEN = Path(__file__).parent / "golden"
-SIZES = ((80, 24), (120, 40), (200, 50))
-ODD_SIZES = ((1, 1), (20, 5), (40, 10), (60, 15), (300, 12))
 
 
 @pytest.fixture(autouse=True)
@@ -47,22 +45,13 @@ def picture(scene: str) -> Picture:
 def drawn(scene: str, width: int, height: int) -> list[str]:
     room = Room(width, height, 0.0, locked=LOCKED)
     lines = screen_of(scene).layout(picture(scene), room).lines(height)
-    assert len(lines) <= height
-    assert max(map(width_of, lines), default=0) <= width
-    return [text_of(line) for line in lines]
+    return fitted(lines, width, height)
 
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_the_screen_looks_as_it_should(scene: str, write_golden: bool) -> None:
     """Each state is drawn as it was when it was last looked at."""
-    parts = []
-    for width, height in SIZES:
-        lines = "\n".join(line.rstrip() for line in drawn(scene, width, height))
-        parts.append(f"{f' {width}×{height} ':=^{width}}\n{lines}\n")
-    path = GOLDEN / f"{scene}.txt"
-    if write_golden:
-        path.write_text("".join(parts), encoding="utf-8")
-    assert path.read_text(encoding="utf-8") == "".join(parts)
+    kept(GOLDEN / f"{scene}.txt", sheet(partial(drawn, scene)), write_golden)
 
 
 @pytest.mark.parametrize("scene", SCENES)
@@ -75,10 +64,7 @@ def test_it_fits_every_terminal(scene: str, width: int, height: int) -> None:
 @pytest.mark.parametrize("scene", SCENES)
 def test_it_needs_no_utf8(scene: str) -> None:
     """Every glyph has a stand-in of one cell."""
-    for line in drawn(scene, 120, 40):
-        plain = ascii_only(line)
-        assert len(plain) == len(line)
-        assert "?" not in plain.replace("? help", "")
+    needs_no_utf8(drawn(scene, 120, 40))
 
 
 @pytest.mark.parametrize("scene", SCENES)
@@ -166,12 +152,12 @@ def test_enter_on_a_run_opens_the_selected_one() -> None:
     shown = picture("runs-many")
     screen = screen_of("runs-many")
     room = Room(80, 24, 0.0)
-    assert screen.opens(shown) == screenscenes.RUNS[0].path
+    assert screen.opens(shown) == pages.RUNS[0].path
     screen.move("down", shown, room)
-    assert screen.opens(shown) == screenscenes.RUNS[1].path
-    assert screen.copied(shown) == screenscenes.RUNS[1].run
+    assert screen.opens(shown) == pages.RUNS[1].path
+    assert screen.copied(shown) == pages.RUNS[1].run
     screen.move("last", shown, room)
-    assert screen.opens(shown) == screenscenes.RUNS[-1].path
+    assert screen.opens(shown) == pages.RUNS[-1].path
 
 
 def test_commands_that_would_be_refused_say_why_beforehand() -> None:

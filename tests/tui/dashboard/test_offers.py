@@ -8,15 +8,17 @@ import msgspec
 import pytest
 
 from rankscope.protocol.shapes import CheckpointsView
-from rankscope.tui.dashboard.action import Action
+from rankscope.tui.dashboard.action import Action, ScreenName
 from rankscope.tui.dashboard.actions import ACTIONS
 from rankscope.tui.dashboard.navigation import Navigation
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.line import text_of
 from rankscope.tui.dashboard.screens.base import Room
 from rankscope.tui.dashboard.screens.offers import NOT_PAUSED, OVER, PAUSED
-from support import scenes, screenscenes
+from rankscope.tui.words.checkpoints import command_of
+from support import control, scenes
 from support.inprocess import Desk, board
+from support.scenes import pages
 from support.world import World
 
 LEADING_OUT = ("leave", "interrupt", "command_palette", "write_screen", "redraw")
@@ -79,7 +81,7 @@ def foot(name: str, picture: Picture, room: Room) -> str:
 
 
 def on_checkpoints(possible: dict[str, str], **room: object) -> str:
-    shown = screenscenes.SCENES["checkpoints-healthy"]()
+    shown = pages.SCENES["checkpoints-healthy"]()
     assert isinstance(shown.view, CheckpointsView)
     view = msgspec.structs.replace(shown.view, possible=possible)
     picture = Picture(replace(shown, view=view))
@@ -120,14 +122,14 @@ def test_while_a_question_is_open_the_footer_shows_its_answers_alone() -> None:
 
 def test_a_paused_run_can_be_resumed_from_its_first_screen() -> None:
     """Before the ways to elsewhere, so that a narrow terminal has it, too."""
-    picture = Picture(screenscenes.SCENES["overview-paused"]())
+    picture = Picture(pages.SCENES["overview-paused"]())
     assert "R resume" in foot("overview", picture, Room(80, 24, 0.0, locked=""))
     assert "u unlock" in foot("overview", picture, Room(80, 24, 0.0))
 
 
 def test_nothing_is_offered_to_open_or_filter_where_there_is_nothing() -> None:
     """An incident log without an entry."""
-    shown = foot("incidents", Picture(screenscenes.SCENES["incidents-none"]()), Room(120, 40, 0.0))
+    shown = foot("incidents", Picture(pages.SCENES["incidents-none"]()), Room(120, 40, 0.0))
     assert "open" not in shown
     assert "filter" not in shown
 
@@ -135,7 +137,7 @@ def test_nothing_is_offered_to_open_or_filter_where_there_is_nothing() -> None:
 @pytest.mark.parametrize("name", ["overview", "checkpoints"])
 def test_a_run_that_is_over_offers_no_command(name: str) -> None:
     """One line says so where the commands would stand."""
-    picture = Picture(screenscenes.SCENES["checkpoints-over"]())
+    picture = Picture(pages.SCENES["checkpoints-over"]())
     shown = foot(name, picture, Room(200, 50, 0.0, locked=""))
     words = ("checkpoint", "pause", "resume", "stop", "cancel", "unlock")
     assert not any(word in shown for word in words)
@@ -144,3 +146,47 @@ def test_a_run_that_is_over_offers_no_command(name: str) -> None:
     lines = navigation.screen.layout(picture, Room(120, 40, 0.0)).lines(40)
     assert sum(OVER in text_of(line) for line in lines) == 1
     assert not any("not now" in text_of(line) for line in lines)
+
+
+CONTROLS = [action for action in ACTIONS if action.group == "control" and action.name != "unlock"]
+
+
+def paused() -> World:
+    world = running()
+    for rank in range(4):
+        control.controlled(world, rank, "paused", request=1, boundary=12, command="pause")
+    world.tick()
+    return world
+
+
+@pytest.mark.parametrize("screen", ["overview", "checkpoints"])
+@pytest.mark.parametrize("make", [running, paused, ended])
+def test_what_the_hub_would_refuse_is_not_asked_about_on_any_screen(
+    make: Callable[[], World], screen: ScreenName
+) -> None:
+    """Its key says the hub's reason at once, the footer leaves it out, the palette says it, too."""
+    world = make()
+    possible = world.view("checkpoints").possible
+
+    async def play() -> None:
+        async with board(world, unlocked=True, size=(160, 40)) as desk:
+            await desk.sees("node-0", "quit")
+            app = desk.app
+            app.action_go(screen)
+            await desk.until(lambda text: "asking" not in text, "the view has come")
+            in_palette = {one.title: one.help for one in app.get_system_commands(app.screen)}
+            for action in CONTROLS:
+                name = command_of(action.name)
+                await app._do(action)
+                assert (app._control.question == name) is (possible[name] == "")
+                app._control.question = ""
+                title = f"{action.label} ({action.key_text})"
+                if possible[name]:
+                    assert possible[name] in desk.text().replace("\n", " ") or make is ended
+                    assert f"{title} · not now" in in_palette
+                    foot = desk.text().splitlines()[-1]
+                    assert f"{action.key_text} {action.label}" not in foot
+                else:
+                    assert in_palette[title] == action.help
+
+    asyncio.run(play())

@@ -260,3 +260,12 @@ def test_only_what_changed_is_sent(old: Line, new: Line, span: tuple[int, int]) 
 def test_fitting_keeps_styles() -> None:
     """A cut line is still coloured as it was."""
     assert fit(line(Span("abc", "bad"), "def"), 5) == (Span("abc", "bad"), Span("d…"))
+
+
+def test_a_rank_that_has_ended_is_in_its_last_phase_for_no_time() -> None:
+    """How long that had lasted is no age of its end; that of a living rank is how long it waits."""
+    for scene, aged in (("dead", False), ("stopped", True)):
+        snapshot = SCENES[scene]()
+        assert snapshot.overview is not None
+        text = text_of(node_details(snapshot.overview.nodes[0], Picture(snapshot), 200))
+        assert ("42 s" in text) is aged, text

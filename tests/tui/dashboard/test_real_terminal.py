@@ -130,9 +130,9 @@ def test_a_hub_that_is_away_and_back_shows_as_that(hub: Hub) -> None:
     with SyntheticRun(hub), top(hub) as terminal:
         terminal.wait_for("✓ healthy")
         hub.kill()
-        terminal.wait_for("HUB AWAY", "last known", "node-a")
+        terminal.wait_for("NO HUB", "last known", "node-a")
         hub.start()
-        terminal.wait(lambda text: "● live" in text and "AWAY" not in text)
+        terminal.wait(lambda text: "● live" in text and "NO HUB" not in text)
 
 
 def test_quitting_does_not_wait_for_a_hub_that_is_stopped(hub: Hub) -> None:
@@ -142,7 +142,7 @@ def test_quitting_does_not_wait_for_a_hub_that_is_stopped(hub: Hub) -> None:
         terminal.wait_for("✓ healthy")
         hub.process.send_signal(signal.SIGSTOP)
         try:
-            terminal.wait_for("HUB AWAY", "last known")
+            terminal.wait_for("NO HUB", "last known")
             terminal.press("q")
             assert terminal.exit_code() == 0
             assert terminal.unclean() == []

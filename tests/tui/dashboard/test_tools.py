@@ -19,8 +19,7 @@ from rankscope.tui.dashboard.typed import MOST, Typed
 from rankscope.tui.feed.client import Reply
 from rankscope.tui.feed.commander import Commander, Word, came_of
 from rankscope.tui.words.commands import QUESTIONS, consequences
-from support import screenscenes as scenes
-from support.scenes import SCENES, row
+from support.scenes import SCENES, pages, row, views
 
 
 @pytest.mark.parametrize(
@@ -76,7 +75,7 @@ def test_each_order_puts_what_is_worth_a_look_first() -> None:
     first = {order: ordered(rows, all_, order, picture)[0] for order in ORDERS}
     assert first["rank"] == 0
     assert first["state"] == 1
-    assert first["step"] == 1
+    assert first["in step"] == 1
     assert first["loss"] == 1
     assert first["a step"] == 2
     assert first["heard"] == 1
@@ -140,7 +139,7 @@ def test_a_question_says_what_will_happen_and_fits(name: str, width: int) -> Non
     """Which keys answer stands below it; the verdict above stays in sight."""
     one = control(unlocked=True)
     one.question = name
-    picture = Picture(scenes.shown(scenes.no_checkpoints(), SCENES["healthy-8"]()))
+    picture = Picture(pages.shown(views.no_checkpoints(), SCENES["healthy-8"]()))
     band = one.lines(picture, width)
     assert all(width_of(each) <= width for each in band)
     shown = over([line(f"line {y}") for y in range(24)], band, 24)
@@ -166,16 +165,19 @@ def test_what_would_be_lost_is_said_before_a_stop() -> None:
 
 def test_what_came_of_a_request_is_found_in_the_view() -> None:
     """None while it is in work; a pause that stands is all that was asked for."""
-    view = scenes.checkpoints_view(saving=True)
+    view = views.checkpoints_view(saving=True)
     assert came_of(view, 7) is None
-    done = scenes.checkpoints_view(failed=True)
-    assert came_of(done, 7) == f"checkpoint given up: {scenes.FAILED_TEXT}"
-    paused = scenes.command("pause", "paused", "all stand", step=412)
+    done = views.checkpoints_view(failed=True)
+    assert came_of(done, 7) == f"checkpoint given up: {views.FAILED_TEXT}"
+    paused = views.command("pause", "paused", "all stand", step=412)
     assert came_of(msgspec.structs.replace(view, command=paused), 7) == "paused after step 412"
     saved = msgspec.structs.replace(
-        view, command=None, request=0, outcomes=[scenes.outcome(12480, 1.0, request=7)]
+        view, command=None, request=0, outcomes=[views.outcome(12480, 1.0, request=7)]
     )
-    assert came_of(saved, 7) == "checkpoint of step 12480 done: /data/runs/gpt/step-00012480"
+    told = "checkpoint of step 12480 verified: /data/runs/gpt/step-00012480"
+    assert came_of(saved, 7) == told
+    over = views.command("checkpoint", "done", "checkpoint of step 12480 is complete: …")
+    assert came_of(msgspec.structs.replace(saved, commands=[over]), 7) == told
 
 
 class Hub:
@@ -192,7 +194,7 @@ class Hub:
         pass
 
     def ask(self, view: str) -> Reply:
-        body = scenes.checkpoints_view(failed=True)
+        body = views.checkpoints_view(failed=True)
         return Reply(view, 1, 0.0, True, body)
 
     def command(self, name: str, *, author: str) -> m.CommandReply:

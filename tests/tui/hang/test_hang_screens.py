@@ -1,23 +1,22 @@
 """The screens and texts of collectives and stacks."""
 
+from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rankscope.tui.dashboard.navigation import Navigation
 from rankscope.tui.dashboard.picture import Picture
-from rankscope.tui.dashboard.render.ascii import ascii_only
-from rankscope.tui.dashboard.render.line import text_of, width_of
 from rankscope.tui.dashboard.screens.base import Room
 from rankscope.tui.feed.poller import Wanted
 from rankscope.tui.text.collectives import collectives_text
 from rankscope.tui.text.output import untoned
 from rankscope.tui.text.stacks import stacks_text
-from support.hangscenes import MANY_STACKS, MISSING_GROUPS, SCENES, STACKS
+from support.scenes.hangs import MANY_STACKS, MISSING_GROUPS, SCENES, STACKS
+from support.screens import ODD_SIZES, fitted, kept, needs_no_utf8, sheet
 
 GOLDEN = Path(__file__).parent / "golden"
-SIZES = ((80, 24), (120, 40), (200, 50))
-ODD_SIZES = ((1, 1), (20, 5), (40, 10), (60, 15), (300, 12))
 
 
 def drawn(scene: str, width: int, height: int) -> list[str]:
@@ -25,26 +24,13 @@ def drawn(scene: str, width: int, height: int) -> list[str]:
     navigation = Navigation()
     navigation.go("stacks" if scene.startswith("stacks") else "collectives")
     lines = navigation.screen.layout(picture, Room(width, height, 0.0)).lines(height)
-    assert len(lines) <= height
-    assert max(map(width_of, lines), default=0) <= width
-    return [text_of(line) for line in lines]
-
-
-def kept(path: Path, text: str, write: bool) -> None:
-    if write:
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    assert path.read_text(encoding="utf-8") == text
+    return fitted(lines, width, height)
 
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_the_screen_looks_as_it_should(scene: str, write_golden: bool) -> None:
     """Each state is drawn as it was when it was last looked at."""
-    parts = []
-    for width, height in SIZES:
-        lines = "\n".join(line.rstrip() for line in drawn(scene, width, height))
-        parts.append(f"{f' {width}×{height} ':=^{width}}\n{lines}\n")
-    kept(GOLDEN / f"{scene}.txt", "".join(parts), write_golden)
+    kept(GOLDEN / f"{scene}.txt", sheet(partial(drawn, scene)), write_golden)
 
 
 @pytest.mark.parametrize("scene", SCENES)
@@ -57,10 +43,7 @@ def test_it_fits_every_terminal(scene: str, width: int, height: int) -> None:
 @pytest.mark.parametrize("scene", SCENES)
 def test_it_needs_no_utf8(scene: str) -> None:
     """Every glyph has a stand-in of one cell."""
-    for line in drawn(scene, 80, 24):
-        plain = ascii_only(line)
-        assert len(plain) == len(line)
-        assert "?" not in plain.replace("? help", "")
+    needs_no_utf8(drawn(scene, 80, 24))
 
 
 def test_the_screens_ask_for_their_views() -> None:
@@ -84,3 +67,13 @@ def test_the_text_says_the_same(name: str, write_golden: bool) -> None:
     text = "".join(f"{untoned(line)}\n" for line in lines)
     assert max(len(line) for line in text.splitlines()) <= 80
     kept(GOLDEN / f"text-{name}.txt", text, write_golden)
+
+
+@pytest.mark.parametrize(("ended", "words"), [(False, "1.2 s ago"), (True, "1.2 s before its end")])
+def test_of_a_run_that_is_over_a_stack_says_how_long_before_its_end(
+    ended: bool, words: str
+) -> None:
+    """Not how long ago it was, which grows."""
+    view = msgspec.structs.replace(STACKS, ended=ended)
+    shown = "\n".join(map(untoned, stacks_text(view, 80)))
+    assert f"read by the sentinel, {words}" in shown

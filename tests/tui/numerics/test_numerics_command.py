@@ -1,6 +1,8 @@
 """``rankscope numerics`` against a real hub, with ranks that are played by the test."""
 
 import json
+import os
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ import pytest
 from rankscope.protocol import messages as m
 from rankscope.protocol.messages import Stage
 from support.outside import rankscope
+from support.runs import RANKSCOPE, environment
 from support.wire import Hub, Peer, hub_process, wait_until
 
 pytestmark = pytest.mark.processes
@@ -97,6 +100,36 @@ def test_the_origin_and_the_ranks_are_printed(tmp_path: Path) -> None:
         assert printed["findings"][0]["kind"] == "nonfinite-gradient"
         assert printed["ranks"][1]["norms"][0] == pytest.approx(1.1, rel=0.01)
         assert printed["ranks"][1]["norms"][2] == "nan"
+
+
+def test_a_save_is_asked_for_whoever_reads_the_warning(tmp_path: Path) -> None:
+    """That it will hold numbers that are not finite is said once it is given: also where nobody
+    reads that any more the answer and the exit code are those of the save."""
+    with spoilt(tmp_path) as hub, hub.connect("agent") as peer:
+        with hub.connect("viewer") as client:
+            client.wait_for_view("status", lambda status: status.verdict is not None)
+            ranks = Ranks(peer)
+            ranks.seq = [100, 100]
+            for rank in (0, 1):
+                now_s = time.monotonic()
+                ranks.say(rank, m.Controlled, phase="idle", phase_t_s=now_s, saver=True)
+            client.wait_for_view("checkpoints", lambda view: not view.possible["checkpoint"])
+        closed, writes = os.pipe()
+        os.close(closed)
+        try:
+            given = subprocess.run(
+                [*RANKSCOPE, "checkpoint", "--no-wait", "--json"],
+                env=environment(tmp_path),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=writes,
+                timeout=120,
+                check=False,
+            )
+        finally:
+            os.close(writes)
+        assert given.returncode == 0
+        assert json.loads(given.stdout)["request"] > 0
 
 
 def test_bad_input_is_one_line(tmp_path: Path) -> None:

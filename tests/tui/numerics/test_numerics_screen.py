@@ -6,41 +6,29 @@ import pytest
 
 from rankscope.tui.dashboard.navigation import Navigation
 from rankscope.tui.dashboard.picture import Picture
-from rankscope.tui.dashboard.render.ascii import ascii_only
-from rankscope.tui.dashboard.render.line import text_of, width_of
+from rankscope.tui.dashboard.render.line import text_of
 from rankscope.tui.dashboard.screens.base import Room
 from rankscope.tui.dashboard.screens.numerics import NumericsScreen
 from rankscope.tui.feed.poller import Wanted
 from support import scenes
-from support.numericscenes import SCENES
+from support.scenes.numerics import SCENES
+from support.screens import ODD_SIZES, fitted, kept, needs_no_utf8, sheet
 
 GOLDEN = Path(__file__).parent / "golden"
-SIZES = ((80, 24), (120, 40), (200, 50))
-ODD_SIZES = ((1, 1), (20, 5), (40, 10), (60, 15), (300, 12))
 
 
 def drawn(scene: str, width: int, height: int) -> list[str]:
     picture = Picture(SCENES[scene](), title="20261129-163000-k3f9ab")
     lines = NumericsScreen().layout(picture, Room(width, height, 0.0)).lines(height)
-    assert len(lines) <= height
-    assert max(map(width_of, lines), default=0) <= width
-    return [text_of(line) for line in lines]
+    return fitted(lines, width, height)
 
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_the_screen_looks_as_it_should(scene: str, write_golden: bool) -> None:
     """Each state of a run's numbers is drawn as it was when it was last looked at."""
-    parts = []
-    for width, height in SIZES:
-        # But for the footer, which tells of all screens.
-        lines = "\n".join(line.rstrip() for line in drawn(scene, width, height)[:-1])
-        parts.append(f"{f' {width}×{height} ':=^{width}}\n{lines}\n")
-    text = "".join(parts)
-    path = GOLDEN / f"{scene}.txt"
-    if write_golden:
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    assert path.read_text(encoding="utf-8") == text
+    # But for the footer, which tells of all screens.
+    text = sheet(lambda width, height: drawn(scene, width, height)[:-1])
+    kept(GOLDEN / f"{scene}.txt", text, write_golden)
 
 
 @pytest.mark.parametrize("scene", SCENES)
@@ -53,19 +41,18 @@ def test_it_fits_every_terminal(scene: str, width: int, height: int) -> None:
 @pytest.mark.parametrize("scene", SCENES)
 def test_it_needs_no_utf8(scene: str) -> None:
     """Every glyph has a stand-in of one cell."""
-    for line in drawn(scene, 80, 24):
-        plain = ascii_only(line)
-        assert len(plain) == len(line)
-        assert "?" not in plain.replace("? help", "")
+    needs_no_utf8(drawn(scene, 80, 24))
 
 
 def test_the_culprit_is_selected_and_its_parameters_are_asked_for() -> None:
-    """Until a rank is selected by hand, it is the one to blame."""
+    """Until a rank is selected by hand, it is the one to blame, and it stands on top."""
     screen = NumericsScreen()
     picture = Picture(SCENES["nan"]())
     assert screen.view_wanted(picture) == Wanted("numerics", 5)
     screen.move("up", picture, Room(80, 24, 0.0))
-    assert screen.view_wanted(picture) == Wanted("numerics", 4)
+    assert screen.view_wanted(picture) == Wanted("numerics", 5)
+    screen.move("down", picture, Room(80, 24, 0.0))
+    assert screen.view_wanted(picture) == Wanted("numerics", 0)
 
 
 def test_another_screens_view_is_not_mistaken_for_its_own() -> None:

@@ -11,8 +11,8 @@ from rankscope.protocol.shapes import Numerics
 from rankscope.tui.text.numerics import numerics_text
 from rankscope.tui.text.output import untoned
 from rankscope.tui.words import numerics as words
-from support.numericscenes import PARAMETER, healthy, nan, outlier
 from support.samples import NUMERICS
+from support.scenes.numerics import PARAMETER, healthy, nan, outlier, row
 
 
 def shown(view: object, rank: int | None = None, width: int = 80) -> list[str]:
@@ -36,8 +36,24 @@ def test_what_is_wrong_comes_first_with_its_evidence() -> None:
     assert any(line.startswith("  next: ") for line in lines)
     assert "replicas: equal up to step 12 480" in lines
     (culprit,) = [line for line in lines if line.strip().startswith("5 ")]
-    assert "✗ not finite" in culprit
+    assert "✗ origin" in culprit
     assert culprit.endswith("✗")
+
+
+def test_where_it_began_stands_before_what_it_spoilt() -> None:
+    """In a run whose every rank has NaN by now: the rank to blame first, then the spoilt ones."""
+    view = nan().view
+    assert isinstance(view, Numerics)
+    rows = [row(rank, math.nan if rank % 3 else None) for rank in range(8)]
+    flooded = msgspec.structs.replace(view, ranks=rows)
+    lines = shown(flooded)
+    at = next(at for at, line in enumerate(lines) if line.split()[:2] == ["rank", "state"])
+    table = [line.split()[:3] for line in lines[at + 1 : at + 9]]
+    assert table[0] == ["5", "✗", "origin"]
+    assert [one[0] for one in table[1:]] == ["1", "2", "4", "7", "0", "3", "6"]
+    assert [one[2] for one in table[1:]] == ["spoilt"] * 4 + ["finite"] * 3
+    marks = words.marks_of(msgspec.structs.replace(flooded, findings=[]))
+    assert [marks[rank].word for rank in (0, 5, 7)] == ["finite", "not finite", "not finite"]
 
 
 def test_a_rank_asked_for_has_its_parameters_listed() -> None:

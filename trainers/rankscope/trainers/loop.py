@@ -62,7 +62,8 @@ def train(
             rate = learning_rate(step, peak=config.lr, warmup=config.warmup, steps=config.steps)
             set_learning_rate(optimizer, rate)
             loss, norm = update(parallel, optimizer, window, tokens, config.clip, device, scaler)
-            goes_on = agent.end_step(loss=loss, tokens=own)  # the same on every rank
+            with report.boundary():
+                goes_on = agent.end_step(loss=loss, tokens=own)  # the same on every rank
             saver.end_step(step)
 
             report.count(tokens)

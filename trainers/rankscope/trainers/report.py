@@ -8,6 +8,9 @@ from typing import TextIO
 
 from rankscope.trainers.config import Config
 
+HELD_S = 1.0
+"""Longer than a boundary takes at which no operator has the ranks stand."""
+
 
 class Report:
     """Progress of a run of ``config.steps`` updates; silent on all ranks but rank 0."""
@@ -23,6 +26,15 @@ class Report:
         self.since_s = time.perf_counter()
         self.tokens = 0
         self.updates = 0
+
+    @contextmanager
+    def boundary(self) -> Iterator[None]:
+        """The end of a step: the time for which an operator has ranks stand there is of none."""
+        began_s = time.perf_counter()
+        yield
+        held_s = time.perf_counter() - began_s
+        if held_s > HELD_S:
+            self.since_s += held_s
 
     def wants(self, step: int) -> bool:
         """Whether ``step`` is reported; the same on all ranks, for they add up its loss."""

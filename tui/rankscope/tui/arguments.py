@@ -1,6 +1,7 @@
 """Reading a command line. argparse, since it costs a start 10 ms; errors are one line."""
 
 import argparse
+import re
 from pathlib import Path
 from typing import NoReturn, Protocol
 
@@ -14,7 +15,20 @@ class OneLineParser(argparse.ArgumentParser):
         super().__init__(prog=prog, description=help_, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message}; see: {self.prog} --help")
+        raise UserError(f"{_plain(message)}; see: {self.prog} --help")
+
+
+_INVALID = re.compile(r"invalid _?(?P<type>.+) value: (?P<value>.*)", re.DOTALL)
+_TYPES = {"int": "whole number", "float": "number", "Path": "path"}
+"""What argparse calls by the name of a function."""
+
+
+def _plain(message: str) -> str:
+    """``'x' is not a whole number`` for ``invalid int value: 'x'``."""
+    return _INVALID.sub(
+        lambda found: f"{found['value']} is not a {_TYPES.get(found['type'], found['type'])}",
+        message,
+    )
 
 
 class Command(Protocol):

@@ -4,17 +4,24 @@ import getpass
 import os
 import time
 from argparse import Namespace
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
-from rankscope.protocol import jsontext
+from rankscope.protocol import jsontext, pasting
 from rankscope.protocol.exits import Exit, UserError
-from rankscope.protocol.shapes import CheckpointsView, Command, SaveOutcome
+from rankscope.protocol.shapes import CheckpointsView, Command, Overview, SaveOutcome, Status
 from rankscope.tui import source
 from rankscope.tui.arguments import OneLineParser, add_json, add_run, number
 from rankscope.tui.feed.client import HubClient
-from rankscope.tui.text.output import toned, write
+from rankscope.tui.text.output import complain, toned, write
+from rankscope.tui.words.checkpoints import beyond
+from rankscope.tui.words.commands import NEEDS_ALL, SAVING, held_back, spoilt
 
 ASK_EVERY_S = 0.2
+LOOK_EVERY_S = 1.0
+"""How often it is looked whether all ranks can follow what is asked for."""
+CANCEL = "rankscope cancel gives it up"
 GONE_S = 2.0
 """A request that is neither in work nor over for so long is known to nobody."""
 
@@ -48,13 +55,25 @@ def ask(given: Namespace, command: str, **args: int | str) -> int:
         reply = client.command(command, author=author(), args=args)
         if not reply.accepted:
             raise UserError(reply.text, Exit.PROBLEM)
+        if command in SAVING:
+            with suppress(UserError):  # it is given already, whatever is not known of it
+                for text in spoilt(command, source.ask(client, "status", Status)):
+                    complain(f"rankscope: {text}")
+        waiting = Waiting(client, command)
         if given.no_wait:
+            waiting.look()
             if given.json:
                 print(document(reply.reference, None, None))
             else:
                 write([reply.text])
             return Exit.FINE
-        found, outcome = await_end(client, reply.reference, given.timeout)
+        try:
+            found, outcome = await_end(
+                client, command, reply.reference, given.timeout, waiting.look
+            )
+        except KeyboardInterrupt:
+            complain(f"rankscope: {waiting.still_asked()}")
+            raise
     if given.json:
         print(document(reply.reference, found, outcome))
     else:
@@ -62,10 +81,49 @@ def ask(given: Namespace, command: str, **args: int | str) -> int:
     return Exit.FINE if found.state in ("done", "paused") else Exit.PROBLEM
 
 
+class Waiting:
+    """What whoever waits is told meanwhile, on stderr: once, as soon as it is known."""
+
+    def __init__(self, client: HubClient, command: str) -> None:
+        self._client = client
+        self._command = command
+        self._told = command not in NEEDS_ALL
+        self._looked_s = -LOOK_EVERY_S
+
+    def look(self) -> None:
+        """Say who does not come, why, and what to do then, where that is so."""
+        now_s = time.monotonic()
+        if self._told or now_s - self._looked_s < LOOK_EVERY_S:
+            return
+        self._looked_s = now_s
+        with suppress(UserError):  # it is asked for already, whatever is not known of the rest
+            status = source.ask(self._client, "status", Status)
+            overview = source.ask(self._client, "overview", Overview)
+            for text in held_back(self._command, status, overview):
+                complain(f"rankscope: {self._named(text)}")
+                self._told = True
+
+    def still_asked(self) -> str:
+        """That what was asked for stays so though nobody waits for it, and how to give it up."""
+        if self._command in ("cancel", "resume"):
+            return f"not waited for any more; the {self._command} stays asked for"
+        what = self._command.replace("-and-", " and ")
+        return self._named(f"not waited for any more; the {what} stays asked for: {CANCEL}")
+
+    def _named(self, text: str) -> str:
+        return pasting.named(text, self._client.run_words)
+
+
 def await_end(
-    client: HubClient, request: int, timeout_s: float
+    client: HubClient,
+    command: str,
+    request: int,
+    timeout_s: float,
+    each: Callable[[], None] = lambda: None,
 ) -> tuple[Command, SaveOutcome | None]:
-    """What came of ``request``; of a pause, that the ranks stand. Raises :class:`UserError` after
+    """What came of ``request``, which is a ``command``; of a pause, that the ranks stand.
+
+    ``each`` is called at every look that finds it in work. Raises :class:`UserError` after
     ``timeout_s``."""
     deadline_s = time.monotonic() + timeout_s
     known_s = time.monotonic()
@@ -76,16 +134,31 @@ def await_end(
             if over.request == request:
                 return over, saved
         now = view.command
-        if now is not None and now.request == request:
+        if now is not None and now.request == request and now.state == "paused":
+            return now, None
+        if in_work(view, command, request):
             known_s = time.monotonic()
-            if now.state == "paused":
-                return now, None
+            each()
         if time.monotonic() - known_s > GONE_S:
+            if command == "cancel":
+                text = "nothing is in work any more that could be cancelled"
+                return Command(request, command, author(), 0.0, "done", text), None
             raise UserError("the hub knows nothing of the request any more", Exit.PROBLEM)
         if time.monotonic() > deadline_s:
             text = view.pending or "it is not done"
-            raise UserError(f"nothing came of it within {timeout_s:.0f} s: {text}", Exit.TIMED_OUT)
+            told = f"nothing came of it within {timeout_s:.0f} s: {text}"
+            if command in NEEDS_ALL and in_work(view, command, request):
+                cancel = pasting.named(CANCEL, client.run_words)
+                told = f"{told}; it stays asked for: {cancel}"
+            raise UserError(told, Exit.TIMED_OUT)
         time.sleep(ASK_EVERY_S)
+
+
+def in_work(view: CheckpointsView, command: str, request: int) -> bool:
+    """Whether the hub has ``request``, which is a ``command``, in work."""
+    if command in ("cancel", "resume"):  # in work is what they are to end
+        return view.command is not None or view.paused is not None or bool(view.ranks)
+    return view.command is not None and view.command.request == request
 
 
 def line(found: Command, saved: SaveOutcome | None) -> str:
@@ -95,9 +168,11 @@ def line(found: Command, saved: SaveOutcome | None) -> str:
     if saved is not None and found.command == "checkpoint":
         return outcome_line(saved)
     good = found.state in ("done", "paused")
-    mark = toned(f"{'✓' if good else '✗'} {found.state}", "good" if good else "bad")
+    word = found.state.replace("-", " ")
+    rest = beyond(word, found.text)
+    mark = toned(f"{'✓' if good else '✗'} {word}", "good" if good else "bad")
     more = f"   {saved.path}" if saved is not None and saved.ok else ""
-    return f"{mark}   {found.text}{more}"
+    return f"{mark}{'   ' if rest == found.text else ' '}{rest}{more}".rstrip()
 
 
 def document(request: int, found: Command | None, saved: SaveOutcome | None) -> str:

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import importlib
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -44,6 +45,7 @@ COMMANDS = (
     "stop",
     "cancel",
     "verify-checkpoint",
+    "hub",
     "grant",
     "doctor",
 )
@@ -70,6 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = 128 + signal.SIGPIPE
     except Exception as error:  # noqa: BLE001 - the last resort: a bug gets a file, not a traceback
         code = _unforeseen(error)
+    if arguments is None:  # all is said and done: what comes now ends nothing, and changes no code
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     return int(code)
 
 
@@ -113,7 +117,15 @@ def _dispatch(given: list[str]) -> int:
         print(f"rankscope {version('rankscope')}")
         return Exit.FINE
     what = "option" if name.startswith("-") else "command"
-    raise UserError(f"there is no {what} {name!r}; see: rankscope --help")
+    raise UserError(f"there is no {what} {name!r}{_meant(name)}; see: rankscope --help")
+
+
+def _meant(name: str) -> str:
+    """The command that was mistyped, as it seems."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, COMMANDS, 1)
+    return f", did you mean {near[0]}?" if near else ""
 
 
 def _run(name: str, arguments: list[str]) -> int:
@@ -147,8 +159,14 @@ def _help() -> str:
 
 def _say(text: str, code: int) -> int:
     with contextlib.suppress(OSError):  # no one reads stderr any more; the exit code still tells
-        print(f"rankscope: {' '.join(text.split())}", file=sys.stderr, flush=True)
+        print(f"rankscope: {_one_line(text)}", file=sys.stderr, flush=True)
     return code
+
+
+def _one_line(text: str) -> str:
+    """``text`` without line breaks and commands to the terminal: paths in it may hold both."""
+    flat = re.sub(r"\s*[^\S ]\s*", " ", text.strip())
+    return "".join(char if char.isprintable() else "?" for char in flat)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from rankscope.protocol.exits import Exit, UserError
 from rankscope.protocol.keys import ClientKey, Role, read_client_key
 from rankscope.protocol.launch import python_module
 from rankscope.protocol.messages import CommandReply
+from rankscope.protocol.pasting import words_elsewhere, words_for
 from rankscope.protocol.rundir import (
     RunDirectory,
     RunInfo,
@@ -29,7 +30,9 @@ from rankscope.protocol.rundir import (
     live_runs,
     runs_home,
 )
+from rankscope.protocol.shapes import Status
 from rankscope.tui.feed.client import HubClient
+from rankscope.tui.words.nohub import no_hub
 
 REPLAY_START_S = 20.0
 START_S = 5.0
@@ -65,7 +68,7 @@ class ReplayClient(HubClient):
                 _end(self._hub)
                 raise
         try:
-            super().__init__(endpoint, key)
+            super().__init__(endpoint, key, run_words=words_for(directory.path))
         except BaseException:
             _end(self._hub)
             raise
@@ -79,11 +82,14 @@ class ReplayClient(HubClient):
         timeout_s: float | None = None,
     ) -> CommandReply:
         """Raises :class:`UserError`: a recording follows none."""
-        raise UserError(
-            f"run {self._directory.run} is over, or its hub is gone: nobody is there to follow "
-            f"{name!r} (what is live: rankscope ls)",
-            Exit.UNREACHABLE,
-        )
+        status = self.ask("status").body
+        gone = no_hub(status) if isinstance(status, Status) else None
+        if gone is None:
+            why = f"is over: nobody is there to follow {name!r} (what is live: rankscope ls)"
+        else:
+            again = gone.next.partition("; ")[0]
+            why = f"had not ended, but its hub is gone and {name!r} was not given; {again}"
+        raise UserError(f"run {self._directory.run} {why}", Exit.UNREACHABLE)
 
     def close(self) -> None:
         super().close()
@@ -106,7 +112,8 @@ def connect(directory: RunDirectory, role: Role = "operator") -> HubClient:
     if not hub_is_alive(info) and _may_come_back(directory, info):
         info = _wait_for_hub(directory, info, RESTART_S)
     if hub_is_alive(info) and info.endpoint is not None:
-        return HubClient(info.endpoint, directory.read_key(role))
+        words, key = words_for(directory.path), directory.read_key(role)
+        return HubClient(info.endpoint, key, run_words=words, process=info.hub)
     return ReplayClient(directory)
 
 
@@ -122,6 +129,12 @@ def connect_past(directory: RunDirectory) -> HubClient:
 
 def check(directory: RunDirectory) -> RunInfo:
     """``run.json`` of a run that can be shown; raises :class:`UserError` when it cannot."""
+    if not directory.path.exists():
+        raise UserError(
+            f"the run's folder is gone (deleted or moved; a drill deletes its own when the verdict "
+            f"was exact): {directory.path}",
+            Exit.UNREACHABLE,
+        )
     directory.check()
     info = directory.read_info()
     if info.hub is None and info.ended_s is None and abs(time.time() - info.created_s) < NEW_S:
@@ -137,7 +150,8 @@ def check(directory: RunDirectory) -> RunInfo:
 
 def connect_remote(endpoint: str, key_file: Path) -> HubClient:
     """A client of a hub known by its endpoint and a key file only."""
-    return HubClient(endpoint, read_client_key(key_file))
+    words = words_elsewhere(endpoint, key_file)
+    return HubClient(endpoint, read_client_key(key_file), run_words=words)
 
 
 def choose(wanted: str | None) -> RunDirectory:

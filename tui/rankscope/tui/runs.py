@@ -44,6 +44,8 @@ class ListedRun(msgspec.Struct):
     """That finding in a sentence."""
     stopped_by: str = ""
     """The operator who ended it, where one did."""
+    paused_by: str = ""
+    """The operator who asked for the pause that it is in, or goes into."""
 
 
 def listed(home: Path, now_s: float | None = None) -> list[ListedRun]:
@@ -63,7 +65,7 @@ def _one(directory: RunDirectory, now_s: float) -> ListedRun:
             note=str(error),
         )
     served = hub_is_alive(info)
-    worst, stopped_by = last_words(directory.incidents)
+    worst, stopped_by, paused_by = last_words(directory.incidents)
     severity = None if worst is None else worst.severity
     headline = "" if worst is None else worst.headline
     if info.ended_s is not None and info.headline is not None:  # as the hub saw it at the end
@@ -83,6 +85,7 @@ def _one(directory: RunDirectory, now_s: float) -> ListedRun:
         severity=severity,
         headline=headline,
         stopped_by=stopped_by if info.ended_s is not None else "",
+        paused_by=paused_by if served and info.ended_s is None else "",
     )
 
 
@@ -97,9 +100,9 @@ def _state(
     return "starting" if new else "stale"
 
 
-def last_words(log: Path) -> tuple[Finding | None, str]:
-    """What an incident log leaves open, the gravest finding and of equals the first; and who told
-    the run to stop, if it did.
+def last_words(log: Path) -> tuple[Finding | None, str, str]:
+    """What an incident log leaves open, the gravest finding and of equals the first; who told the
+    run to stop, if anybody did; and who asked for a pause that is not over.
 
     A log that is not there, or a line that cannot be read, tells nothing.
     """
@@ -109,8 +112,9 @@ def last_words(log: Path) -> tuple[Finding | None, str]:
             file.seek(max(0, size - LOG_TAIL_BYTES))
             lines = file.read(LOG_TAIL_BYTES).split(b"\n")
     except OSError:
-        return None, ""
+        return None, "", ""
     stopped_by = ""
+    pauses: dict[str, str] = {}
     open_: dict[str, Finding] = {}
     for line in lines:
         try:
@@ -120,6 +124,8 @@ def last_words(log: Path) -> tuple[Finding | None, str]:
         command = incident.command
         if command is not None and command.command in STOPS and command.state == "done":
             stopped_by = command.author
+        if command is not None and command.command == "pause" and command.state != "refused":
+            pauses[incident.id] = command.author if incident.event == "opened" else ""
         if incident.finding.kind in NO_VERDICT:
             continue
         if incident.event == "opened":
@@ -127,4 +133,5 @@ def last_words(log: Path) -> tuple[Finding | None, str]:
         else:
             open_.pop(incident.id, None)
     ranked = sorted(open_.values(), key=lambda one: -SEVERITIES.index(one.severity))
-    return (ranked[0] if ranked else None), stopped_by
+    paused_by = next(filter(None, pauses.values()), "")
+    return (ranked[0] if ranked else None), stopped_by, paused_by

@@ -7,8 +7,13 @@ from rankscope.protocol.exits import UserError
 from rankscope.protocol.shapes import Overview, Shape, Status
 from rankscope.tui import reach
 from rankscope.tui.feed.client import HubClient
+from rankscope.tui.text.output import complain
+from rankscope.tui.words.nohub import as_known, no_hub, since_when
 
 S = TypeVar("S", bound=Shape)
+
+WITH_FINDINGS = ("status", "overview")
+"""Views that say themselves that the hub is gone."""
 
 
 def open_client(given: Namespace) -> HubClient:
@@ -25,8 +30,10 @@ def open_client(given: Namespace) -> HubClient:
 def ask(
     client: HubClient, view: str, shape: type[S], args: dict[str, int | str] | None = None
 ) -> S:
-    """The whole ``view``."""
+    """The whole ``view``; of a run of which nothing is known any more that is said on stderr."""
     body = client.ask(view, args=args).body
+    if view not in WITH_FINDINGS:
+        say_if_old(client)
     if not isinstance(body, shape):
         raise UserError(f"the hub's {view} is empty; use one rankscope version on both sides")
     return body
@@ -34,9 +41,19 @@ def ask(
 
 def status_of(given: Namespace) -> Status:
     with open_client(given) as client:
-        return ask(client, "status", Status)
+        return as_known(ask(client, "status", Status))
 
 
 def status_and_overview(given: Namespace) -> tuple[Status, Overview]:
     with open_client(given) as client:
-        return ask(client, "status", Status), ask(client, "overview", Overview)
+        return as_known(ask(client, "status", Status)), ask(client, "overview", Overview)
+
+
+def say_if_old(client: HubClient) -> None:
+    """Say once on stderr since when nothing is known of the run, where no hub is there to do so."""
+    if not client.replay or client.age_said:
+        return
+    client.age_said = True
+    gone = no_hub(ask(client, "status", Status))
+    if gone is not None:
+        complain(f"rankscope: {since_when(gone)}")

@@ -30,11 +30,13 @@ def show(
     readonly: bool,
     ends_run: bool = False,
     unlocked: bool = False,
+    at_last: Callable[[int], int] = int,
 ) -> int:
     """The dashboard over the run in ``directory`` until it is quit; the code to exit with.
 
     ``ends_run``: the caller ends the run then, and the dashboard says so. ``unlocked``: commands
-    need no unlocking first.
+    need no unlocking first. ``at_last``: what is left to do where the terminal keeps it from
+    ending, from the code to leave with to that to exit with; in a thread.
     """
     from rankscope.tui.dashboard.app import run_dashboard
 
@@ -45,7 +47,9 @@ def show(
 
     choice = Choice(lambda: listed(runs_home()), open_)
     source = of_directory(directory, title, readonly)
-    return run_dashboard(source, choice=choice, unlocked=unlocked, ends_run=ends_run)
+    return run_dashboard(
+        source, choice=choice, unlocked=unlocked, ends_run=ends_run, at_last=at_last
+    )
 
 
 def show_remote(

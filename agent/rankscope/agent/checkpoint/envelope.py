@@ -12,11 +12,12 @@ import collections
 import io
 import pickle
 import struct
-import zlib
 from functools import lru_cache
 from typing import Any
 
 import torch
+
+from rankscope.protocol import crc
 
 LARGEST_BYTES = (1 << 32) - (1 << 16)
 """What fits without the zip format's extensions for large files."""
@@ -77,7 +78,7 @@ def envelope(
     directory: list[bytes] = []
     before = bytearray()
     for name, content in records:
-        crc32, size = zlib.crc32(content), len(content)
+        crc32, size = crc.crc32(content), len(content)
         directory.append(_central(name, crc32, size, len(before)))
         before += _local(name, crc32, size) + content
     directory.append(_central("data/0", 0, data_bytes, len(before)))

@@ -4,7 +4,6 @@ Models and optimizers go through ``torch.distributed.checkpoint.state_dict``, wh
 alike however the model is wrapped; everything else has ``state_dict()``.
 """
 
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +17,8 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
+
+from rankscope.protocol import crc
 
 Path = tuple[str | int, ...]
 
@@ -52,7 +53,7 @@ class Gathered:
     def layout(self) -> int:
         """CRC-32 of all names, dtypes and shapes (of DTensors, their global ones)."""
         lines = [f"{n} {t.dtype} {tuple(t.shape)}" for n, t in sorted(self.tensors.items())]
-        return zlib.crc32("\n".join([*lines, *sorted(self.objects)]).encode())
+        return crc.crc32("\n".join([*lines, *sorted(self.objects)]).encode())
 
     @property
     def alike(self) -> dict[str, int]:
@@ -62,7 +63,7 @@ class Gathered:
             if name in self.buffers or (isinstance(value, Tensor) and not _small(value)):
                 continue
             thing = str(self.paths[name][0])
-            found[thing] = zlib.crc32(f"{name}={canonical(value)}".encode(), found.get(thing, 0))
+            found[thing] = crc.crc32(f"{name}={canonical(value)}".encode(), found.get(thing, 0))
         return found
 
 

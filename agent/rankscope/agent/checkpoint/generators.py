@@ -13,7 +13,7 @@ def state() -> dict[str, Any]:
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         kind, keys, *rest = numpy.random.get_state(legacy=True)
-        found["numpy"] = [str(kind), torch.tensor(keys.tolist()), *rest]
+        found["numpy"] = [str(kind), torch.tensor(keys.tolist(), device="cpu"), *rest]
     if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         found["cuda"] = torch.cuda.get_rng_state(torch.cuda.current_device())
     return found

@@ -2,7 +2,6 @@
 
 import contextlib
 import threading
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from rankscope.agent.checkpoint.meeting import Failed, Meeting, Outcome
 from rankscope.agent.checkpoint.progress import Progress
 from rankscope.agent.checkpoint.staging import Staged
 from rankscope.agent.checkpoint.writing import Written, packed, write, write_small
+from rankscope.protocol import crc
 from rankscope.protocol.checkpoints import directory_name
 from rankscope.protocol.manifest import FORMAT, Receipt, data_name, encode, receipt_name
 
@@ -130,7 +130,7 @@ class Job:
             hand.sync(folder / name)
         receipt = encode(self._receipt(saved, written))
         write_small(folder, receipt_name(self.rank), receipt)
-        meeting.arrive(len(receipt), zlib.crc32(receipt))
+        meeting.arrive(len(receipt), crc.crc32(receipt))
 
     def _receipt(self, saved: Saved, written: Written) -> Receipt:
         return Receipt(

@@ -3,7 +3,6 @@
 import io
 import itertools
 import os
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,7 +17,7 @@ from torch.optim import Optimizer
 
 from rankscope.agent.checkpoint import gather
 from rankscope.agent.checkpoint.writing import dtype_name
-from rankscope.protocol import coverage
+from rankscope.protocol import coverage, crc
 from rankscope.protocol.manifest import Chunk, Manifest, Place
 
 
@@ -53,7 +52,7 @@ class Source:
                 view, at = view[count:], at + count
         except OSError as error:
             raise CannotLoad(f"{name}: cannot read {place.file}: {error.strerror}") from None
-        if zlib.crc32(content) != place.crc32:
+        if crc.crc32(content) != place.crc32:
             raise CannotLoad(f"{name} in {place.file} is damaged: its checksum does not fit")
         return content
 

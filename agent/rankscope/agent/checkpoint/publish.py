@@ -5,7 +5,6 @@ import os
 import pickle
 import shutil
 import time
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from rankscope.agent.checkpoint.gather import Path as StatePath
 from rankscope.agent.checkpoint.hands import sync
 from rankscope.agent.checkpoint.meeting import Arrival, Failed
 from rankscope.agent.checkpoint.writing import write_small
-from rankscope.protocol import checkpoints, coverage, procs
+from rankscope.protocol import checkpoints, coverage, crc, procs
 from rankscope.protocol.manifest import (
     FORMAT,
     MANIFEST,
@@ -49,7 +48,7 @@ def receipts_of(folder: Path, arrivals: Sequence[Arrival]) -> list[Receipt]:
                 f"what {rank} wrote is not to be seen from rank 0; the directory must be on a "
                 "file system that all nodes share"
             ) from None
-        if (len(content), zlib.crc32(content)) != (arrival.size_bytes, arrival.crc32):
+        if (len(content), crc.crc32(content)) != (arrival.size_bytes, arrival.crc32):
             raise Failed(f"the receipt of {rank} is not what it wrote")
         try:
             receipts.append(decode_receipt(content))
@@ -92,7 +91,7 @@ def complete(folder: Path, manifest: Manifest) -> None:
     with contextlib.suppress(AttributeError, TypeError):  # a torch whose metadata are others
         for_torch = pickle.dumps(dcp.metadata(manifest))
         write_small(folder, checkpoints.METADATA, for_torch)
-        manifest.metadata_bytes, manifest.metadata_crc32 = len(for_torch), zlib.crc32(for_torch)
+        manifest.metadata_bytes, manifest.metadata_crc32 = len(for_torch), crc.crc32(for_torch)
     write_small(folder, MANIFEST, encode(manifest))
     sync(folder)
 

@@ -1,21 +1,23 @@
 """The program that writes one rank's tensors to its file, in a process of its own.
 
-It is run by its path and knows the standard library alone. In a process of its own it never holds
-the GIL of training, and may have the lowest priority there is without that anybody who waits for
-that GIL has to wait for it.
+It is run by its path and knows the standard library alone, and a faster checksum where its rank has
+one. In a process of its own it never holds the GIL of training, and may have the lowest priority
+there is without that anybody who waits for that GIL has to wait for it.
 
-Its arguments are two inherited descriptors, of the memory to read and the file to write, and how
-politely it is to go about it: 2 takes what nobody else wants of a core, 1 a small share, 0 as much
-as anybody. On stdin
-comes a line for each piece, ``begin size at`` (bytes: where it is in the memory, how long it is,
-where it goes in the file), and an empty line behind the last one. It answers with lines on stdout:
+Its arguments are an inherited descriptor, of the memory to read; how politely it is to go about it:
+2 takes what nobody else wants of a core, 1 a small share, 0 as much as anybody; and the directory
+in which the checksum's library is, or nothing. Its stdin is a socket. For each file a descriptor of
+it comes with the size of what follows (8 bytes, the most significant first): a line for each piece,
+``begin size at`` (bytes: where it is in the memory, how long it is, where it goes in the file). It
+answers with lines on stdout:
 
 - ``w N``: so many bytes were written by now, of all pieces
 - ``d I C``: piece I is written, its CRC-32 is C
 - ``s``: all of it is on the disk, after a line ``s`` on stdin has asked for that
 - ``e N``: the system refused with errno N, and this process has ended
 
-It ends when its stdin does.
+Then it waits for the next file: to begin, and to have the memory at hand, takes as much of a core
+as to write. It ends when its stdin does.
 
 Where memory and file allow it the data go to the disk from where they are (``O_DIRECT``): a copy
 into the system's cache of files, which nobody would read again soon, costs more than all the rest,
@@ -27,22 +29,26 @@ import errno
 import mmap
 import os
 import select
+import socket
 import sys
 import threading
 import time
 import zlib
+from collections.abc import Callable
 
 BLOCK_BYTES = 512 << 10
 """Checksummed and then written: from a core's own cache, not from memory a second time."""
 
-DIRECT_BYTES = 4 << 20
-"""The same where the disk reads the memory itself: what keeps it busy."""
+DIRECT_BYTES = 16 << 20
+"""The same where the disk reads the memory itself: each call has a cost of its own."""
 
 THREADS = 3
 PAGE_BYTES = 4096
 """Of which begin and size are multiples then."""
 
-TELL_EVERY_S = 0.2
+SIZE_BYTES = 8
+SYNC = b"s\n"
+TELL_EVERY_S = 0.5
 NICENESS = {2: 19, 1: 10, 0: 0}
 """By politeness."""
 
@@ -113,8 +119,15 @@ class Work:
     """All pieces, by several threads: while one checksums (without the GIL) the disk takes what
     another has."""
 
-    def __init__(self, memory: memoryview, target: int, pieces: list[tuple[int, int, int]]) -> None:
+    def __init__(
+        self,
+        memory: memoryview,
+        target: int,
+        pieces: list[tuple[int, int, int]],
+        crc32: Callable[[memoryview, int], int] = zlib.crc32,
+    ) -> None:
         self._memory, self._file = memory, File(target)
+        self._crc32 = crc32
         self._left = enumerate(pieces)
         self._lock = threading.Lock()
         self._done, self._told_s = 0, 0.0
@@ -127,6 +140,7 @@ class Work:
             thread.start()
         for thread in threads:
             thread.join()
+        self._file.close()
         if self._error is not None:
             raise self._error
 
@@ -149,7 +163,7 @@ class Work:
         block_bytes = self._file.block_bytes(begin, at)
         for start in range(0, size, block_bytes):
             block = self._memory[begin + start : begin + min(start + block_bytes, size)]
-            crc32 = zlib.crc32(block, crc32)
+            crc32 = self._crc32(block, crc32)
             self._file.put(block, at + start, begin + start)
             self._wrote(len(block))
             if self._error is not None:
@@ -166,21 +180,56 @@ class Work:
                 self._told_s = time.monotonic()
 
 
-def main() -> None:
-    source, target, politely = map(int, sys.argv[1:])
-    give_way(politely)
-    told = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115
+def fastest(found_in: str) -> Callable[[memoryview, int], int]:
+    """The CRC-32 of the library in the directory ``found_in``; that of zlib where there is none."""
+    if found_in:
+        sys.path.append(found_in)
+        with contextlib.suppress(ImportError):
+            from isal.isal_zlib import crc32
+
+            return crc32
+    return zlib.crc32
+
+
+def ordered(orders: socket.socket) -> tuple[int, list[tuple[int, int, int]]]:
+    """The next file and its pieces, once they are asked for; -1 when nothing will be any more."""
+    size, descriptors, _, _ = socket.recv_fds(orders, SIZE_BYTES, 1)
+    if not descriptors:
+        return -1, []
+    size += taken(SIZE_BYTES - len(size))
+    lines = taken(int.from_bytes(size)).decode("ascii").splitlines()
     pieces = []
-    while (line := told.readline().strip()) != b"":
-        begin, size, at = map(int, line.split())
-        pieces.append((begin, size, at))
-    size = os.fstat(source).st_size
+    for line in lines:
+        begin, length, at = map(int, line.split())
+        pieces.append((begin, length, at))
+    return descriptors[0], pieces
+
+
+def taken(count: int) -> bytes:
+    """So many bytes from stdin; fewer when it has ended."""
+    found = b""
+    while len(found) < count and (more := os.read(0, count - len(found))):
+        found += more
+    return found
+
+
+def main() -> None:
+    source, politely = map(int, sys.argv[1:3])
+    give_way(politely)
+    crc32 = fastest(sys.argv[3])
+    orders = socket.socket(fileno=os.dup(0))
     try:
-        memory = mmap.mmap(source, size, prot=mmap.PROT_READ)
-        Work(memoryview(memory), target, pieces).do()
-        if told.readline().strip() == b"s":
-            os.fsync(target)
-            tell("s")
+        size = os.fstat(source).st_size
+        memory = memoryview(mmap.mmap(source, size, prot=mmap.PROT_READ))
+        while True:
+            target, pieces = ordered(orders)
+            if target < 0:
+                return
+            Work(memory, target, pieces, crc32).do()
+            if taken(len(SYNC)) == SYNC:
+                os.fsync(target)
+                tell("s")
+            os.close(target)
     except OSError as error:
         tell(f"e {error.errno}")
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from rankscope.agent.checkpoint.plan import Piece
+from rankscope.agent.checkpoint.process import Scribe
 
 ALIGNMENT = 64
 PAGE_BYTES = 4096
@@ -38,12 +39,14 @@ class Buffer:
 
     def __init__(self, size_bytes: int, pinned: bool = False) -> None:
         self.descriptor = -1
+        self.scribe: Scribe | None = None
+        """The process that has written from it, and waits for the next time."""
         self.tensor: Tensor
         if size_bytes and not pinned and sys.platform == "linux":
             with contextlib.suppress(OSError, ValueError):
                 self.tensor = self._shared(size_bytes)
                 return
-        self.tensor = torch.empty(size_bytes, dtype=torch.uint8, pin_memory=pinned)
+        self.tensor = torch.empty(size_bytes, dtype=torch.uint8, pin_memory=pinned, device="cpu")
 
     def _shared(self, size_bytes: int) -> Tensor:
         descriptor = os.memfd_create("rankscope-save")

@@ -3,7 +3,6 @@
 import errno
 import io
 import os
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,8 +11,10 @@ import torch
 
 from rankscope.agent.checkpoint.envelope import aligned
 from rankscope.agent.checkpoint.gather import CannotSave
-from rankscope.agent.checkpoint.hands import Hand, Span
+from rankscope.agent.checkpoint.hands import Hand
+from rankscope.agent.checkpoint.process import Span
 from rankscope.agent.checkpoint.staging import PAGE_BYTES, PAGED_BYTES, Copied
+from rankscope.protocol import crc
 from rankscope.protocol.manifest import Chunk, FileEntry, Place, TensorEntry
 
 
@@ -52,12 +53,12 @@ def write(
             put(descriptor, entry.after, entry.span.at + entry.span.size_bytes)
         for key, content in objects.items():
             put(descriptor, content, at)
-            crc32 = zlib.crc32(content)
+            crc32 = crc.crc32(content)
             written.objects[key] = Place(name, at, len(content), at, len(content), crc32, 0)
             at += len(content)
         crc32s = hand.write(descriptor, [entry.span for entry in entries], advance)
         for copy, entry, crc32 in zip(copies, entries, crc32s, strict=True):
-            around = zlib.crc32(entry.after, zlib.crc32(entry.before))
+            around = crc.crc32(entry.after, crc.crc32(entry.before))
             length = entry.end - entry.begin
             place = Place(
                 name, entry.begin, length, entry.span.at, entry.span.size_bytes, crc32, around

@@ -18,6 +18,7 @@ from rankscope.agent.control.request import (
     Request,
 )
 from rankscope.agent.control.round import Gate, Round, pass_by
+from rankscope.agent.control.standing import Standing
 from rankscope.agent.control.turns import Turns
 from rankscope.agent.evidence import expecting
 
@@ -84,9 +85,10 @@ class Control:
         self.unable = ""
         """Why this rank follows no requests; empty when it does."""
         self.saver: Saver | None = None
-        self.turns = Turns(prefix, place, store, lambda: self.completed, start_step, self._decline)
+        self.turns = Turns(prefix, place, store, lambda: self.completed, start_step, self.decline)
         self._during = during
-        self._outcomes: dict[int, Any] = {}
+        self.outcomes: dict[int, Any] = {}
+        """Of saves that were asked for, by request."""
 
     def save_with(self, saver: Saver) -> None:
         """Follow requests for checkpoints with ``saver``; the first call counts."""
@@ -113,14 +115,19 @@ class Control:
             self._act(one)
         elif gate is Gate.OVER and one.verdict is not None and one.verdict.acts:
             text = f"rank {self._rank} was beyond step {one.verdict.boundary}"
-            self._decline(one.request, text)
+            self.decline(one.request, text)
             self.turns.finish(one, "given-up", text)
 
     def _act(self, one: Round) -> None:
         request, here = one.request, self.completed
         if request.command == CHECKPOINT:
+            one.acted = True  # before it is looked at who has cancelled it: see Turns.call_off
+            author = self.turns.cancelled.get(request.number)
             self._save(request)
-            self.turns.finish(one, "done", f"all ranks save after step {here}")
+            if author is None:
+                self.turns.finish(one, "done", f"all ranks save after step {here}")
+            else:
+                self.turns.finish(one, "cancelled", f"cancelled by {author}")
         elif request.command == PAUSE:
             text = f"nobody resumed it within {request.lasts_s / 60:.0f} min"
             self._stand(one, self._new_hold(request.lasts_s, text), expecting.PAUSE)
@@ -133,31 +140,33 @@ class Control:
     def _save(self, request: Request) -> None:
         author = self.turns.cancelled.get(request.number)
         if author is not None:
-            self._decline(request, f"cancelled by {author}")
+            self.decline(request, f"cancelled by {author}")
         elif self.saver is not None:
             self.saver.save(self.completed, request.number)
 
+    def save_standing(self, request: Request, hold: Hold) -> None:
+        """Save while training stands, and waits for it, perhaps against a scheduler's clock."""
+        saver = self.saver
+        if saver is None:
+            return
+        slices = int((saver.timeout_s + MORE_S) / SLICE_S)
+        while saver.saving and slices > 0 and not hold.over.wait(SLICE_S):
+            slices -= 1  # one that was under way before goes first
+        self._save(request)
+        saver.hurry()
+
     def _save_and_stop(self, one: Round, saver: Saver) -> None:
-        number = one.request.number
-        lasts_s = saver.timeout_s + MORE_S
+        hold = self._new_hold(saver.timeout_s + MORE_S, "the save did not come to an end in time")
+        if self._rank == 0:
+            hold.conclude = lambda: self._saved_word(one.request)
+        self._stand(one, hold, "checkpoint", lambda: self.save_standing(one.request, hold))
 
-        def conclude() -> str:
-            outcome = self._outcomes.get(number)
-            if outcome is None:
-                return ""
-            return HOLD_STOP if outcome.ok else outcome.text or "the save failed"
-
-        hold = self._new_hold(lasts_s, "the save did not come to an end in time")
-        hold.conclude = conclude if self._rank == 0 else None
-
-        def save() -> None:
-            slices = int(lasts_s / SLICE_S)
-            while saver.saving and slices > 0 and not hold.over.wait(SLICE_S):
-                slices -= 1  # one that was under way before goes first
-            self._save(one.request)
-            saver.hurry()  # training stands and waits for it, perhaps against a scheduler's clock
-
-        self._stand(one, hold, "checkpoint", save)
+    def _saved_word(self, request: Request) -> str:
+        """The word that ends a hold for the save of ``request``; empty while that is in work."""
+        outcome = self.outcomes.get(request.number)
+        if outcome is None:
+            return ""
+        return HOLD_STOP if outcome.ok else outcome.text or "the save failed"
 
     def _new_hold(self, lasts_s: float, expired: str) -> Hold:
         place = self.turns.place()
@@ -169,23 +178,35 @@ class Control:
         """Stay here until the hold is over: in slices, so that signals act and the GIL is free."""
         self.turns.hold = hold
         self.turns.wake()
+        saver = self.saver
+        pause = Standing(self, hold, self._rank) if one.request.command == PAUSE else None
         try:
             with self._during(what):
                 if first is not None:
                     first()
-                slices = int((hold.lasts_s + MORE_S) / SLICE_S)
-                while not hold.over.wait(SLICE_S) and slices > 0:
-                    slices -= 1
+                more_s = MORE_S + (saver.timeout_s if pause and saver else 0.0)
+                slices = int((hold.lasts_s + more_s) / SLICE_S)
+                while not hold.over.is_set() and slices > 0:
+                    if not hold.news.wait(SLICE_S):
+                        slices -= 1
+                    if pause is not None:
+                        pause.look()
+                if pause is not None:
+                    pause.look()  # what was asked for before it was over
         finally:  # also when a signal's handler raises
+            left = f"rank {self._rank} has left it"
+            if pause is not None:
+                pause.leave(left)
             if not hold.word:
-                hold.end(f"rank {self._rank} has left it")
+                hold.end(left)
                 self.turns.wake()
         here = self.completed
         if hold.word == HOLD_STOP:
             self._stop()
+        if pause is not None:
+            self.turns.finish(one, "done", f"paused after step {here}, {pause.over()}")
+        elif hold.word == HOLD_STOP:
             self.turns.finish(one, "done", f"saved, and training stops after step {here}")
-        elif one.request.command == PAUSE:
-            self.turns.finish(one, "done", f"paused after step {here}, {hold.word}")
         else:
             author = self.turns.cancelled.get(one.request.number)
             phase = "given-up" if author is None else "cancelled"
@@ -237,6 +258,7 @@ class Control:
             if hold is not None and one.request.command == PAUSE:
                 hold.end(f"cancelled by {author}")
             one.cancel(author)
+            turns.call_off(one)
         elif heard or (target and target not in turns.known):
             turns.known.add(target)
             request = heard[0] if heard else Request(target, "", "")
@@ -247,7 +269,7 @@ class Control:
     def now(self, now_s: float) -> Now:
         """How far this rank is. From any thread."""
         one, hold = self.turns.round, self.turns.hold
-        if one is None:
+        if one is None or self.turns.called_off(one):
             return Now("idle", now_s, None, 0, "", None)
         if hold is not None:
             phase = "paused" if one.request.command == PAUSE else "saving"
@@ -307,13 +329,13 @@ class Control:
     def _rank(self) -> int:
         return self.turns.place()[0]
 
-    def _decline(self, request: Request, text: str) -> None:
+    def decline(self, request: Request, text: str) -> None:
         if self.saver is not None and request.command in (CHECKPOINT, CHECKPOINT_AND_STOP):
             self.saver.decline(self.completed, request.number, text)
 
     def _saved(self, outcome: Any) -> None:
         if outcome.request:
-            self._outcomes[outcome.request] = outcome
-            for old in list(self._outcomes)[:-MAX_OUTCOMES]:
-                del self._outcomes[old]
+            self.outcomes[outcome.request] = outcome
+            for old in list(self.outcomes)[:-MAX_OUTCOMES]:
+                del self.outcomes[old]
             self.turns.wake()

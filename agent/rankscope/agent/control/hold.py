@@ -2,18 +2,26 @@
 
 That a hold begins was agreed on (:mod:`rankscope.agent.control.round`). That it ends need not be:
 no rank has passed the boundary, so whoever goes on first waits for the others in the next step's
-first collective, for as long as it takes them to look at the key (less than a second). The key is
-written once, with why. Each rank also ends it by itself when its time is over, when the rank it
-looks after has fallen silent, or when the store cannot be reached: a launcher can then take down
-what is left of the run, and what would have raised raises.
+first collective, for as long as it takes them to look (less than a second). What happens meanwhile
+is a row of entries in the store, each written once and by whoever comes first: requests that are
+acted on where the ranks stand, and behind them why it is over. Every rank goes through all of them
+in their order before it leaves, so all save the same, and all stop or none does. Each rank also
+ends it by itself when its time is over, when the rank it looks after has fallen silent, or when the
+store cannot be reached: a launcher can then take down what is left of the run, and what would have
+raised raises.
 
 A checkpoint and stop ends by rank 0's word alone, since it alone knows whether the checkpoint is
 whole: all stop, or all go on.
 """
 
+import collections
 import threading
 from collections.abc import Callable
 
+import msgspec
+
+from rankscope.agent.control.request import STOP as STOP_REQUEST
+from rankscope.agent.control.request import Request, parse
 from rankscope.agent.control.round import ASKED_PER_S, Store
 
 LOOK_S = 0.5
@@ -45,6 +53,14 @@ class Hold:
         self.word = ""
         """Why it is over; empty while it is not."""
         self.over = threading.Event()
+        self.news = threading.Event()
+        """Set when it is over, and when there is something in ``asked``."""
+        self.want: Request | None = None
+        """What somebody wants to be done while the ranks stand here."""
+        self.taken: list[Request] = []
+        """What is done here, on all ranks; in the order of all of them."""
+        self.asked: collections.deque[Request] = collections.deque()
+        """Of that the saves that the training thread has not made yet."""
         self.conclude: Callable[[], str] | None = None
         """Of the rank whose word it is: the word that ends it, empty while it goes on."""
         self._expired = expired
@@ -53,6 +69,7 @@ class Hold:
         self._beats = 0
         self._said_s = -1e18
         self._looked_s = now_s
+        self._entries = 0
         self._seen: tuple[bytes, float] = b"", now_s
         self._answered_s = now_s
 
@@ -64,20 +81,50 @@ class Hold:
         """Do what is next; returns in how many seconds to come again, None when it is over."""
         if self.word:
             return None
+        while self._entry(store, now_s) and not self.over.is_set():
+            pass
+        self._answered_s = now_s
+        spread_s = self._world_size / ASKED_PER_S
+        look_s = max(LOOK_S / 5 if self.conclude else LOOK_S, spread_s)
+        return None if self.over.is_set() else min(look_s, max(0.0, self.until_s - now_s))
+
+    def _entry(self, store: Store, now_s: float) -> bool:
+        """Take the next entry, or write it; whether there was one."""
+        proposal = self._proposal_for(store, now_s)
+        key = f"{self._prefix}/hold/{self._entries}"
+        if proposal:
+            self._take(store.compare_set(key, "", proposal).decode())
+        elif store.check([key]):
+            self._take(store.get(key).decode())
+        else:
+            return False
+        return True
+
+    def _proposal_for(self, store: Store, now_s: float) -> str:
+        if self.want is not None:
+            return self.want.text()
         proposal = self._proposal or (self.conclude() if self.conclude is not None else "")
         if not proposal and now_s >= self.until_s:
             proposal = self._expired
         if not proposal and now_s - self._said_s >= PULSE_S:
             self._said_s = now_s
             proposal = self._look_after(store, now_s)
-        if proposal != "":
-            self._end(store.compare_set(self._key("over"), "", proposal).decode())
-        elif store.check([self._key("over")]):
-            self._end(store.get(self._key("over")).decode())
-        self._answered_s = now_s
-        spread_s = self._world_size / ASKED_PER_S
-        look_s = max(LOOK_S / 5 if self.conclude else LOOK_S, spread_s)
-        return None if self.over.is_set() else min(look_s, max(0.0, self.until_s - now_s))
+        return proposal
+
+    def _take(self, entry: str) -> None:
+        self._entries += 1
+        request = request_in(entry)
+        if request is None:
+            self._end(entry)
+            return
+        if self.want is not None and self.want.number == request.number:
+            self.want = None
+        self.taken.append(request)
+        if request.command == STOP_REQUEST:
+            self._end(STOP)
+        else:
+            self.asked.append(request)
+            self.news.set()
 
     def fail(self, error: Exception, now_s: float) -> bool:
         """The store has failed. Whether the hold is over for that, or because it was to end."""
@@ -109,6 +156,22 @@ class Hold:
     def _end(self, word: str) -> None:
         self.word = word
         self.over.set()
+        self.news.set()
 
     def _key(self, name: str) -> str:
         return f"{self._prefix}/hold/{name}"
+
+
+def request_in(entry: str) -> Request | None:
+    """The request that an entry is of; None where it is the word that ends the hold."""
+    try:
+        return parse(entry.encode())
+    except msgspec.MsgspecError:
+        return None
+
+
+def end_for_all(store: Store, prefix: str, word: str) -> None:
+    """End a hold that this rank does not take part in."""
+    entries = 0
+    while request_in(store.compare_set(f"{prefix}/hold/{entries}", "", word).decode()) is not None:
+        entries += 1

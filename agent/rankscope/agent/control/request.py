@@ -15,6 +15,9 @@ AGREED_ON: Final = frozenset({CHECKPOINT, CHECKPOINT_AND_STOP, STOP, PAUSE})
 TOGETHER: Final = AGREED_ON - {CHECKPOINT}
 """What no rank may do unless all do: they meet at the boundary before any acts."""
 
+WHILE_PAUSED: Final = AGREED_ON - {PAUSE}
+"""What is done where the ranks stand, when they do so already."""
+
 EXPIRES_S = 600.0
 
 

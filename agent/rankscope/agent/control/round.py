@@ -113,6 +113,8 @@ class Round:
         self.boundary = 0
         """The decision; 0 before."""
         self.verdict: Verdict | None = None
+        self.acted = False
+        """Whether the training thread has come to the boundary, and does what was agreed on."""
         self.news = threading.Event()
         """Set whenever the gate may have become another one."""
         self.text = "asked for"

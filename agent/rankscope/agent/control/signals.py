@@ -27,7 +27,7 @@ GRACE_S = 5.0
 GRACE_STEPS = 3.0
 """A boundary has to come within both of these; the second is in steps as they were lately."""
 
-SAME_S = 0.1
+SAME_S = 0.5
 """A launcher and its scheduler may both pass the same signal on: one signal, as long as they are
 this close."""
 
@@ -114,11 +114,25 @@ class Signals:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         """In the main thread, when that comes to it. What was there before is called as ever."""
-        if not self._ours:
+        if not self._heard():
             self._writer.send(bytes([number]))
         previous = self._previous.get(number)
         if callable(previous):
             previous(number, frame)
+
+    def _heard(self) -> bool:
+        """Whether the interpreter has written of it to our descriptor.
+
+        An event loop of the user's that handles signals takes that for itself, and when it is
+        closed nobody is written to any more.
+        """
+        if not self._ours:
+            return False
+        ours = self._writer.fileno()
+        found = signal.set_wakeup_fd(ours, warn_on_full_buffer=False)
+        if found not in (-1, ours):
+            signal.set_wakeup_fd(found)
+        return found == ours
 
     # --- the thread ---------------------------------------------------------------------------
 

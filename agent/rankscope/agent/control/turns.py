@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rankscope.agent import switch
-from rankscope.agent.control.hold import Hold
-from rankscope.agent.control.request import CHECKPOINT, PAUSE, Request, parse
+from rankscope.agent.control.hold import Hold, end_for_all
+from rankscope.agent.control.request import CHECKPOINT, PAUSE, WHILE_PAUSED, Request, parse
 from rankscope.agent.control.round import ASKED_PER_S, CANCELLED, GIVEN_UP, Round, Verdict
 
 log = logging.getLogger("rankscope")
@@ -124,6 +124,23 @@ class Turns:
     def say(self, request: Request, phase: str, boundary: int, text: str) -> None:
         self.ended.append(Ended(request, phase, boundary, text, time.monotonic()))
 
+    def called_off(self, one: Round) -> bool:
+        """Whether it is a save that the ranks have agreed on, that is cancelled, and that this
+        rank has not come to: it will not make it, and without its part there is no checkpoint.
+
+        The training thread says that it acts before it looks at what is cancelled, and who cancels
+        looks afterwards: so no rank saves what it has called off.
+        """
+        if one.request.number not in self.cancelled or one.request.command != CHECKPOINT:
+            return False
+        return one.verdict is not None and one.verdict.acts and not one.acted
+
+    def call_off(self, one: Round) -> None:
+        """Say so at once: the training thread may be stuck, and come to the boundary late."""
+        if self.called_off(one):
+            by = self.cancelled[one.request.number]
+            self.say(one.request, "cancelled", one.boundary, f"cancelled by {by}")
+
     def close(self, why: str) -> None:
         """This rank takes part no more; does not wait."""
         self._closing = True
@@ -166,7 +183,10 @@ class Turns:
     def _work(self, store: Any, now_s: float) -> float | None:
         one, hold = self.round, self.hold
         if hold is not None:
+            if one is not None and one.request.command == PAUSE:
+                self._hand_over(hold)
             pause_s = hold.step(store, now_s)
+            self._forget(hold.taken)
             if hold.word:
                 self.hold = None
             return 0.0 if pause_s is None else pause_s
@@ -209,6 +229,18 @@ class Turns:
             self.round = one
         return 0.0
 
+    def _hand_over(self, hold: Hold) -> None:
+        """What is asked for while the ranks stand is done there, and takes no turn."""
+        with self.lock:
+            wants = (w for w in self.wants if w.number and w.command in WHILE_PAUSED)
+            hold.want = next(wants, None)
+
+    def _forget(self, taken: list[Request]) -> None:
+        numbers = {request.number for request in taken}
+        with self.lock:
+            self.known |= numbers
+            self.wants = [want for want in self.wants if want.number not in numbers]
+
     def make_way(self, one: Round | None) -> None:
         """What an operator has asked for and would hold up a signal's request goes."""
         if (
@@ -223,12 +255,13 @@ class Turns:
     def _settled(self, one: Round, verdict: Verdict) -> None:
         """There is a verdict. One that nobody acts on is over with that."""
         if verdict.acts:
+            self.call_off(one)  # when it was cancelled too late for the ranks' decision
             return
         if verdict.alone and one.request.command == CHECKPOINT:
             self._decline(one.request, f"rank {self.place()[0]}: {verdict.text}")
         if verdict.alone and one.request.command == PAUSE and self._store is not None:
             with suppress(Exception):  # those that hold go on then, and soon in any case
-                self._store.compare_set(f"{self.prefix()}/hold/over", "", verdict.text)
+                end_for_all(self._store, self.prefix(), verdict.text)
         phase = "cancelled" if verdict.cancelled else "given-up"
         text = verdict.text.removeprefix(GIVEN_UP).replace(CANCELLED, "cancelled ", 1)
         self.finish(one, phase, text)

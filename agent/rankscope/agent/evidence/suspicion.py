@@ -3,6 +3,7 @@
 Nothing is judged here: what is sent is evidence, and the hub decides what it means.
 """
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from statistics import median, quantiles
@@ -16,7 +17,7 @@ PATIENT_S = 20.0
 
 WARM_STEPS = 3
 MEDIAN_OF = 16
-LATE_S = 0.2
+LATE_S = 0.1
 LATE_LONG_STEPS = 2.1
 """A stall that lasts so much longer than is suspicious, or so many of the run's long steps, is told
 of once more: from then on the hub may call the rank late, but only of one that it has just heard
@@ -56,6 +57,8 @@ class Suspicion:
         if progress != self._progress or self._since_s is None:
             self._progress, self._since_s = progress, now
             self.stalled = False
+        if now - self._since_s < SUSPECT_S:
+            return False  # without asking for more, which is hardly ever needed
         patience_s = self.patience_s(expecting)
         if now - self._since_s < patience_s:
             return False
@@ -72,6 +75,10 @@ class Suspicion:
             self._next_s = now + self._wait_s
             self._wait_s = min(AGAIN_S[1], self._wait_s * BACKOFF)
         return True
+
+    def silent_s(self, now: float) -> float:
+        """How long until there is more to say of a stall; infinite where that is not known."""
+        return self._next_s - now if self.stalled and self._next_s > now else math.inf
 
     def still_s(self, now: float) -> float:
         """For how long nothing has moved, as far as that was looked at."""

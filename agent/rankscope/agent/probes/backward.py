@@ -63,16 +63,22 @@ class Backward(Probe):
         depth, self._depth = self._depth, self._depth + 1
         self._note((self._begins, now))
         observer = self.observer
-        if not depth and not observer.backwards and observer.going_on is not None:
-            try:
-                observer.going_on()
-            except Exception as error:  # noqa: BLE001 - sorted out there
-                observer.cannot_go_on(error)
+        if not depth and not observer.backwards:
+            if observer.going_on is not None:
+                try:
+                    observer.going_on()
+                except Exception as error:  # noqa: BLE001 - sorted out there
+                    observer.cannot_go_on(error)
+            if observer.looks:
+                observer.ask(observer.updates, observer.updates.on_first_backward)
 
     def on_end(self, now: float, tensors: Any, args: Any, kwargs: Any) -> None:
         if self._depth > 1:
             self._depth -= 1
         else:
             self._depth = 0
-            self.observer.backwards += 1
+            observer = self.observer
+            observer.backwards += 1
+            if observer.looks:
+                observer.ask(observer.updates, observer.updates.on_backward_end)
         self._note((self._ends, now))

@@ -36,5 +36,8 @@ class Probe:
     def watch_optimizer(self, optimizer: Any, *, first: bool) -> None:
         """Place what belongs to one optimizer; the ``first`` one marks the steps."""
 
+    def tidy(self) -> None:
+        """A model or an optimizer that was watched is gone: keep nothing that was for it."""
+
     def uninstall(self) -> None:
         """Take everything away again; what was ours and is not any more is left alone."""

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import torch
 
 from rankscope.agent.probes.base import Probe
+from rankscope.agent.probes.gradients.names import uncompiled
 from rankscope.protocol import limits
 
 
@@ -87,10 +88,8 @@ def trainer_of(model: Any) -> str:
     By name, so that nothing is imported; a compiled model is looked through. A plain module that
     runs inside a DDP wrapper (attached before it was wrapped) is recognised while it does.
     """
-    names = {cls.__name__ for cls in type(model).__mro__}
-    inner = model.__dict__.get("_modules", {}).get("_orig_mod")
-    if inner is not None:
-        names |= {cls.__name__ for cls in type(inner).__mro__}
+    kinds = (*type(model).__mro__, *type(uncompiled(model)).__mro__)
+    names = {cls.__name__ for cls in kinds}
     if "DistributedDataParallel" in names:
         return "ddp"
     if "FullyShardedDataParallel" in names:

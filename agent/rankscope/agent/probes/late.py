@@ -33,7 +33,9 @@ class LateReader:
         if not values or len(self._pending) >= SLOTS or torch.cuda.is_current_stream_capturing():
             return
         if self._pinned is None:
-            self._pinned = torch.empty((SLOTS, 2), dtype=torch.float32, pin_memory=True)
+            self._pinned = torch.empty(
+                (SLOTS, 2), dtype=torch.float32, pin_memory=True, device="cpu"
+            )
         slot, self._next = self._next, (self._next + 1) % SLOTS
         with torch.no_grad(), torch.cuda.device(next(iter(values.values())).device):
             for column, value in enumerate(values.values()):

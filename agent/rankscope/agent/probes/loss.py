@@ -4,11 +4,12 @@ A number on the CPU is read at once, for it is there. One on a CUDA device is ke
 read later, without waiting (``late``). Other devices have no such way, and no loss.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
 
+from rankscope.agent.calls import Removal, of_the_living
 from rankscope.agent.probes.base import Probe
 from rankscope.agent.tracing import recorded
 
@@ -37,12 +38,15 @@ class Loss(Probe):
         """Scalar outputs whose backward has not come yet."""
         self._told = False  # end_step was given the loss: nothing need be found
         self._misses = 0
-        self._removals: list[Callable[[], None]] = []
+        self._removals: list[Removal] = []
         observer.backward_begins.append((self, self.on_backward))
 
     def watch_model(self, model: Any, *, first: bool) -> None:
         if first and self._misses < LOOK_AT_OUTPUTS:
             self._removals.append(self.observer.calls.add(model, ends=(self, self.on_output)))
+
+    def tidy(self) -> None:
+        self._removals = of_the_living(self._removals)
 
     def uninstall(self) -> None:
         for remove in self._removals:

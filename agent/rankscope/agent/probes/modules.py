@@ -1,11 +1,11 @@
 """Forward: calls of the root module, so that wrappers (DDP, FSDP2, compiled) cost one pair each."""
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
 
 from rankscope.agent import events
+from rankscope.agent.calls import Removal, of_the_living
 from rankscope.agent.probes.base import Probe
 
 
@@ -17,7 +17,7 @@ class Modules(Probe):
 
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
-        self._removals: list[Callable[[], None]] = []
+        self._removals: list[Removal] = []
         self._note = observer.noted.append
         self._begins, self._ends = events.BEGIN_FORWARD, events.END_FORWARD
         self._trains = torch.is_grad_enabled
@@ -26,6 +26,9 @@ class Modules(Probe):
         begin = self.on_begin if first else self.on_begin_further
         add = self.observer.calls.add
         self._removals.append(add(model, begins=(self, begin), ends=(self, self.on_end)))
+
+    def tidy(self) -> None:
+        self._removals = of_the_living(self._removals)
 
     def uninstall(self) -> None:
         for remove in self._removals:

@@ -2,6 +2,7 @@
 
 import threading
 import time
+import weakref
 from typing import Any, ClassVar
 
 from rankscope.agent import events
@@ -17,7 +18,7 @@ class Optimizer(Probe):
 
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
-        self._handles: list[Any] = []
+        self._handles: list[tuple[weakref.ref[Any], Any]] = []
         self._note = observer.noted.append
         self._clock = time.monotonic
         self._ident = threading.get_ident
@@ -30,13 +31,17 @@ class Optimizer(Probe):
         after = self.observer.update_ends if first else []
         begin = entry(self.observer, *before, (self, self.on_begin), anywhere=True)
         end = entry(self.observer, *after, (self, on_end), anywhere=True)
+        reference = weakref.ref(optimizer)
         self._handles += [
-            optimizer.register_step_pre_hook(begin),
-            optimizer.register_step_post_hook(end),
+            (reference, optimizer.register_step_pre_hook(begin)),
+            (reference, optimizer.register_step_post_hook(end)),
         ]
 
+    def tidy(self) -> None:
+        self._handles = [one for one in self._handles if one[0]() is not None]
+
     def uninstall(self) -> None:
-        for handle in self._handles:
+        for _, handle in self._handles:
             handle.remove()
         self._handles.clear()
 
@@ -48,6 +53,9 @@ class Optimizer(Probe):
 
     def on_end(self, now: float, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._note((self._ends, now))
+        observer = self.observer
+        if observer.backwards:
+            observer.updates.others = True
 
     def on_end_first(self, now: float, optimizer: Any, args: Any, kwargs: Any) -> None:
         observer = self.observer

@@ -11,8 +11,7 @@ class Pace:
     """Intervals are powers of two of steps, so that ranks with other costs share steps.
 
     ``share`` of a step's time on average, but ``free_s`` a step in any case, and never more often
-    than every ``least_s`` seconds. ``gapless`` is the share that it may take when that leaves no
-    step out (else ``share``, too). ``typical`` is what counts of the newest costs.
+    than every ``least_s`` seconds. ``typical`` is what counts of the newest costs.
     """
 
     def __init__(
@@ -21,14 +20,12 @@ class Pace:
         share: float,
         free_s: float,
         least_s: float = 0.0,
-        gapless: float = 0.0,
         max_every: int = MAX_EVERY,
         typical: Callable[[Iterable[float]], float] = median,
     ) -> None:
         self.every = 1
         """At which steps it is due: those whose number this divides."""
         self._share, self._free_s, self._least_s = share, free_s, least_s
-        self._gapless = max(gapless, share)
         self._max_every = max_every
         self._typical = typical
         self._last: tuple[int, float] | None = None
@@ -60,6 +57,5 @@ class Pace:
         self._last = None
 
     def _affordable(self, cost_s: float, within_s: float, steps: int) -> bool:
-        share = self._gapless if steps == 1 else self._share
-        allowed_s = max(share * within_s, self._free_s * steps)
+        allowed_s = max(self._share * within_s, self._free_s * steps)
         return cost_s <= allowed_s and within_s >= self._least_s

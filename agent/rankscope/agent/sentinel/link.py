@@ -85,7 +85,7 @@ class Link:
 
     def _look(self) -> None:
         """Take in what became of the connection: its loss is told well before it is made anew."""
-        while True:
+        while int(self.monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
             try:
                 event = zmq.utils.monitor.recv_monitor_message(self.monitor, zmq.NOBLOCK)
             except zmq.ZMQError:

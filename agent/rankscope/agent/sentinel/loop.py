@@ -12,6 +12,7 @@ from pathlib import Path
 
 import zmq
 
+from rankscope.agent import moments
 from rankscope.agent.evidence import blackbox
 from rankscope.agent.evidence.blackbox import Call
 from rankscope.agent.nodedir import Registration
@@ -94,6 +95,7 @@ class Loop:
         self._hello_t_s = -HELLO_GAP_S
         self._report_due = True
         self._refused = False
+        self._came_t_s = -math.inf  # when a rank came last
         self._last_death_t_s = 0.0
         self._sent_t_s = -math.inf  # when the hub last took a message
         self.stopped_by_signal = False
@@ -115,13 +117,13 @@ class Loop:
         while not (self.stopped_by_signal or self.run_over or self.displaced):
             now = time.monotonic()
             if now >= tick_t_s:
-                tick_t_s = now + self._tick_s()
+                tick_t_s = now + moments.until_next_s(self._tick_s(now), now)
                 self._tick(now)
             if self._keeper is not None and now >= hub_t_s:
                 hub_t_s = now + HUB_POLL_S
                 self._keeper.poll(now)
             if now >= report_t_s:
-                report_t_s = now + REPORT_S
+                report_t_s = now + moments.until_next_s(REPORT_S, now)
                 self.displaced = not self._renew()
                 self._oom.poll(now)
                 self._report_due = True
@@ -157,8 +159,12 @@ class Loop:
     def _live(self) -> list[Watch]:
         return [w for w in self._watches if w.state != "ended"]
 
-    def _tick_s(self) -> float:
-        return NO_PIDFD_POLL_S if any(w.pidfd is None for w in self._live()) else stopped.POLL_S
+    def _tick_s(self, now: float) -> float:
+        live = self._live()
+        if any(watch.pidfd is None for watch in live):
+            return NO_PIDFD_POLL_S
+        young = not live or now - self._came_t_s < stopped.YOUNG_S
+        return stopped.YOUNG_POLL_S if young else stopped.POLL_S
 
     def _wait(self, until_t_s: float) -> None:
         timeout_ms = max(0, int((until_t_s - time.monotonic()) * 1000) + 1)
@@ -190,6 +196,7 @@ class Loop:
         for registration in self._registry.new(time.time_ns()):
             watch = Watch(registration, now)
             self._watches.append(watch)
+            self._came_t_s = now
             self._report_due = True
             if watch.pidfd is not None:
                 self._poller.register(watch.pidfd, zmq.POLLIN)

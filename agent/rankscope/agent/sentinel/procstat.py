@@ -22,7 +22,16 @@ class Stat:
 
     @property
     def ended(self) -> bool:
-        return self.state in ("Z", "X", "x")
+        return self.state in ENDED
+
+
+ENDED = ("Z", "X", "x")
+
+
+def letter(line: bytes) -> str:
+    """The state alone. Raises ValueError or IndexError for what is no stat line."""
+    at = line.rindex(b")") + 2
+    return chr(line[at])
 
 
 def parse(line: bytes) -> Stat:
@@ -48,11 +57,18 @@ class StatFile:
         """Raises OSError when there is no such process."""
         self._descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
 
+    def line(self) -> bytes:
+        """The process as it is now, to be parsed; empty once it is gone."""
+        try:
+            return os.pread(self._descriptor, 4096, 0)
+        except OSError:
+            return b""
+
     def read(self) -> Stat | None:
         """The process as it is now; None once it is gone."""
         try:
-            return parse(os.pread(self._descriptor, 4096, 0))
-        except (OSError, ValueError, IndexError):
+            return parse(self.line())
+        except (ValueError, IndexError):
             return None
 
     def close(self) -> None:

@@ -2,7 +2,6 @@
 
 import re
 import sysconfig
-from collections.abc import Sequence
 from shutil import which
 
 import msgspec
@@ -21,6 +20,13 @@ FORBIDDEN = (
     "administrator run sysctl kernel.yama.ptrace_scope=0"
 )
 GONE = "the process has ended"
+NOT_FOUND = "py-spy finds no Python in it: it is ending, or of a version that py-spy does not know"
+MAX_ERROR_CHARS = 160
+
+NO_PYTHON = re.compile(r"python (interpreter|version)", re.IGNORECASE)
+BACKTRACE = re.compile(r"(<?\w+( as [\w:]+>)?::|__libc_|_start\b|main\b|at )")
+"""What a line of a backtrace begins with: no cause."""
+
 FINAL = (MISSING, FORBIDDEN, GONE)
 """Trying again would not help."""
 
@@ -112,9 +118,11 @@ def error_in_words(said: str) -> str:
         return FORBIDDEN
     if re.search(r"process executable name|no such process", said, re.IGNORECASE):
         return GONE
-    lines: Sequence[str] = [line.strip() for line in said.splitlines()]
-    causes = [re.sub(r"^\d+: ", "", line) for line in lines if re.match(r"\d+: ", line)]
+    # The numbered lines of the backtrace below it look like causes.
+    lines = [line.strip() for line in said.partition("Stack backtrace")[0].splitlines()]
     heading = [line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")]
-    # The numbered lines of a backtrace look like causes; they come later and are left out.
-    parts = heading[:1] + causes[:2]
-    return ("py-spy: " + "; ".join(parts) if parts else "py-spy said nothing")[:500]
+    causes = [re.sub(r"^\d+: ", "", line) for line in lines if re.match(r"\d+: ", line)]
+    if any(NO_PYTHON.search(line) for line in heading):
+        return NOT_FOUND
+    parts = heading[:1] + [cause for cause in causes if not BACKTRACE.match(cause)][:1]
+    return ("py-spy: " + "; ".join(parts) if parts else "py-spy said nothing")[:MAX_ERROR_CHARS]

@@ -4,8 +4,13 @@ from typing import Literal
 
 State = Literal["alive", "stopped", "ended"]
 
-POLL_S = 0.1
+POLL_S = 0.25
 """How often the letters are read: stopping makes no event that a stranger could wait for."""
+
+YOUNG_POLL_S = 0.1
+YOUNG_S = 10.0
+"""The same for so long after a rank has come, and while there is none: others may be about to come,
+and one that ends at once is to be known by then."""
 
 
 def next_state(before: State, letter: str) -> State:

@@ -6,8 +6,9 @@ import time
 
 from rankscope.agent.evidence import blackbox
 from rankscope.agent.nodedir import Registration
-from rankscope.agent.sentinel import ending, stopped
+from rankscope.agent.sentinel import ending, procstat, stopped
 from rankscope.agent.sentinel.procstat import Stat, StatFile
+from rankscope.agent.sentinel.schedstat import QueueFile
 from rankscope.protocol.messages import ProcessSample
 
 SAME_START_S = 0.005
@@ -28,7 +29,10 @@ class Watch:
         self.pidfd: int | None = None
         self._box: int | None = None
         self._file: StatFile | None = None
+        self._queue: QueueFile | None = None
         self._last: Stat | None = None
+        self._line = b""  # newer than that, and not parsed yet
+        self._ready_t_s: float | None = None  # since when each look found it ready to run
         self._same_user = False
         with contextlib.suppress(OSError):
             self._open(registration.pid)
@@ -46,7 +50,11 @@ class Watch:
         if stat is None or abs(stat.start_time_s - self.registration.start_time_s) >= SAME_START_S:
             file.close()
             return
-        self._file, self._last = file, stat
+        queue = QueueFile(pid)
+        if file.read() is None:  # reaped meanwhile: it may be another one's
+            queue.close()
+            queue = QueueFile(-1)
+        self._file, self._last, self._queue = file, stat, queue
         self._same_user = ending.same_user(pid)
         if self.registration.calls >= 0:
             self._box = blackbox.open_of(pid, self.registration.calls)
@@ -66,11 +74,20 @@ class Watch:
         """Read the process's state; returns whether it changed. Ended ones stay as they are."""
         if self.state == "ended" or self._file is None:
             return False
-        stat = self._file.read()
-        if stat is None or stat.ended:
+        line = self._file.line()
+        try:
+            letter = procstat.letter(line)
+        except (ValueError, IndexError):
+            return False  # gone
+        if letter in procstat.ENDED:
             return False  # its end is told by `end`, with its cause
-        self._last = stat
-        state = stopped.next_state(self.state, stat.state)
+        self._line = line
+        if letter != "t":  # held by a tracer for a moment says nothing
+            if letter != "R":
+                self._ready_t_s = None
+            elif self._ready_t_s is None:
+                self._ready_t_s = now
+        state = stopped.next_state(self.state, letter)
         if state == self.state:
             return False
         self.state, self.state_t_s = state, now
@@ -89,7 +106,7 @@ class Watch:
         stat = self._file.read() if self._file is not None else None
         if stat is not None:
             found = ending.from_zombie(stat, self._same_user)
-            self._last = stat if stat.cpu_s else self._last
+            self._last = stat if stat.cpu_s else self._newest()
         if found is None and self.pidfd is not None:
             found = ending.from_pidfd(self.pidfd)
         self.state, self.state_t_s = "ended", now
@@ -106,7 +123,7 @@ class Watch:
 
     def sample(self, now: float) -> ProcessSample:
         """The process as a report shows it."""
-        last = self._last
+        last = self._newest()
         return ProcessSample(
             attempt=self.registration.attempt,
             rank=self.registration.rank,
@@ -115,12 +132,24 @@ class Watch:
             state_s=max(0.0, now - self.state_t_s),
             cpu_s=last.cpu_s if last is not None else 0.0,
             resident_bytes=last.resident_bytes if last is not None else 0,
+            ready_s=0.0 if self._ready_t_s is None else max(0.0, now - self._ready_t_s),
+            queued_ms=self._queue.read() if self._queue is not None else None,
         )
+
+    def _newest(self) -> Stat | None:
+        """What was read of it last, while it lived."""
+        if self._line:
+            with contextlib.suppress(ValueError, IndexError):
+                self._last = procstat.parse(self._line)
+            self._line = b""
+        return self._last
 
     def close(self) -> None:
         """Give back its file descriptors."""
         if self._file is not None:
             self._file.close()
+        if self._queue is not None:
+            self._queue.close()
         if self._box is not None:
             os.close(self._box)
             self._box = None

@@ -21,13 +21,14 @@ from rankscope.hub.diagnose.hangs import hangs
 from rankscope.hub.diagnose.link_lost import link_lost
 from rankscope.hub.diagnose.memory import memory
 from rankscope.hub.diagnose.nonfinite import nonfinite
+from rankscope.hub.diagnose.paths import with_paths
 from rankscope.hub.diagnose.rank_dead import rank_dead
 from rankscope.hub.diagnose.rank_stopped import rank_stopped
 from rankscope.hub.diagnose.replica_divergence import replica_divergence
 from rankscope.hub.diagnose.silent_skip import silent_skip
 from rankscope.hub.diagnose.straggler import straggler
 from rankscope.hub.state import RunState
-from rankscope.protocol.shapes import SEVERITIES, Finding
+from rankscope.protocol.shapes import HANGS, SEVERITIES, Finding
 
 Diagnosis = Callable[[RunState, float], list[Finding]]
 
@@ -57,11 +58,20 @@ def diagnose(state: RunState, now_s: float) -> list[Finding]:
     """All that is wrong at ``now_s``, in the order of the registry; hangs with it in mind."""
     known = [finding for kind in DIAGNOSES for finding in kind(state, now_s)]
     found = hangs(state, known, now_s)
-    return [*found, *gpu_spinning(state, found, now_s)]
+    return with_paths(state, [*found, *gpu_spinning(state, found, now_s)])
 
 
-def gravest(findings: list[Finding]) -> Finding | None:
-    """The verdict: the first of the highest severity."""
+def gravest(findings: list[Finding], *, stands: bool = False) -> Finding | None:
+    """The verdict: the first of the highest severity.
+
+    Of a run that ``stands`` still, before that has a critical verdict, what may be why goes first,
+    a mere notice, too: no warning of something else says anything of that.
+    """
     if not findings:
         return None
-    return max(findings, key=lambda finding: SEVERITIES.index(finding.severity))
+
+    def weight(finding: Finding) -> tuple[bool, bool, int]:
+        tells = stands and finding.kind in HANGS
+        return finding.severity == "critical", tells, SEVERITIES.index(finding.severity)
+
+    return max(findings, key=weight)

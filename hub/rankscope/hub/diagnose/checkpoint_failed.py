@@ -1,12 +1,17 @@
 """``checkpoint-failed``: a save came to nothing, or cannot come to an end any more."""
 
+from rankscope.hub.diagnose.endings import GOODBYE_GRACE_S
 from rankscope.hub.diagnose.text import age_text, ended_text, ranks_text
 from rankscope.hub.state import RunState
-from rankscope.hub.state.ranks import ENDED, STOPPED
+from rankscope.hub.state.ranks import ENDED, FINISHED, STOPPED
 from rankscope.hub.state.saves import Outcome
 from rankscope.protocol.shapes import Finding
 
 MAX_EVIDENCE = 4
+
+LAST_WORDS_S = 2.0
+"""A rank that has ended in order tells before what came of its save: it may come so long after the
+word of its end, on another connection."""
 
 CANCELLED = "cancelled"
 """How the words on a save begin that somebody wanted to end: nothing has failed."""
@@ -31,7 +36,7 @@ def checkpoint_failed(state: RunState, now_s: float) -> list[Finding]:
 def _lost(state: RunState, now_s: float) -> Finding | None:
     """A rank in a save has died or is stopped: what it was writing will not be there."""
     work = {rank: row for rank, row in state.saves.in_work().items() if rank < state.ranks.size}
-    dead = [rank for rank in work if state.ranks.process.item(rank) == ENDED]
+    dead = [rank for rank in work if _has_died(state, rank, now_s)]
     stopped = [rank for rank in work if state.ranks.process.item(rank) == STOPPED]
     gone = _first(state, dead) or _first(state, stopped)
     if not gone:
@@ -60,6 +65,16 @@ def _lost(state: RunState, now_s: float) -> Finding | None:
         next="the checkpoint before it is still the newest: go on with --resume auto",
         where={"phase": row.phase},
     )
+
+
+def _has_died(state: RunState, rank: int, now_s: float) -> bool:
+    """Whether its process has ended, and what it said before would have come by now: that may be
+    that the save was complete."""
+    ranks = state.ranks
+    in_order = ranks.goodbye[rank] == FINISHED and not ranks.signal[rank]
+    patience_s = LAST_WORDS_S if in_order else GOODBYE_GRACE_S
+    ended = ranks.process.item(rank) == ENDED
+    return ended and now_s - ranks.ended_heard_s.item(rank) >= patience_s
 
 
 def _first(state: RunState, ranks: list[int]) -> list[int]:

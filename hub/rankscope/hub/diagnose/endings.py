@@ -31,6 +31,10 @@ HEEDED_WITHIN_S = 15.0
 """An interrupt is heeded when Python comes to run again: by a rank that waits in a collective only
 once that fails, when the ranks that heeded it have gone."""
 
+ALONE_S = 5.0
+"""One rank alone has gone because it was interrupted, when so long after that no other has ended:
+those that wait for it feel that it has gone, or its launcher ends them."""
+
 GOODBYE_GRACE_S = 0.5
 """A goodbye and the end of its process come on two connections; the second may be quicker."""
 
@@ -61,24 +65,51 @@ class _Event(NamedTuple):
 
 
 def bad_ends(state: RunState, now_s: float) -> Flags:
-    """Which ranks' processes ended otherwise than in order, shape (columns,)."""
+    """Which ranks' processes ended otherwise than in order, shape (columns,).
+
+    Not yet where the rank itself may still say why."""
     ranks = state.ranks
-    ended = ~np.isnan(ranks.ended_s)
-    said_nothing = (ranks.goodbye == NO_GOODBYE) & (now_s - ranks.ended_heard_s >= GOODBYE_GRACE_S)
+    ended: Flags = ~np.isnan(ranks.ended_s)
+    if not ended.any():
+        return ended
+    unsaid = may_tell(state, now_s)
+    said_nothing = (ranks.goodbye == NO_GOODBYE) & ~unsaid
     if state.run_end is not None and state.run_end.exit_code == 0:
         said_nothing[:] = False
-    failed = (ranks.signal != 0) | ((ranks.exit_code != 0) & (ranks.exit_code != NO_EXIT_CODE))
-    bad: Flags = ended & (failed | said_nothing)
-    # Asked to end after it had ended in order: nothing is wrong with it.
-    asked = np.isin(ranks.signal, ASKED_SIGNALS) & (ranks.goodbye == FINISHED)
-    bad &= ~asked
+    bad: Flags = ended & (said_nothing | (_failed(state) & ~unsaid))
+    bad &= ~_asked_after_end(state)
     return bad
 
 
+def may_tell(state: RunState, now_s: float) -> Flags:
+    """Ranks whose process has ended by itself, and whose own last words may still be on their way,
+    shape (columns,)."""
+    ranks = state.ranks
+    soon: Flags = now_s - ranks.ended_heard_s < GOODBYE_GRACE_S  # false for NaN
+    soon &= (ranks.goodbye == NO_GOODBYE) & ranks.known & (ranks.signal == 0)
+    return soon
+
+
+def _failed(state: RunState) -> Flags:
+    """Whose process ended by a signal, or with an exit code that is none of success."""
+    ranks = state.ranks
+    failed: Flags = ranks.signal != 0
+    failed |= (ranks.exit_code != 0) & (ranks.exit_code != NO_EXIT_CODE)
+    return failed
+
+
+def _asked_after_end(state: RunState) -> Flags:
+    """Who was asked to end after it had ended in order: nothing is wrong with it."""
+    asked: Flags = np.isin(state.ranks.signal, ASKED_SIGNALS)
+    asked &= state.ranks.goodbye == FINISHED
+    return asked
+
+
 def ended_badly(state: RunState, now_s: float) -> bool:
-    """Whether any rank ended otherwise than in order."""
+    """Whether any rank ended otherwise than in order, whatever it may still say of that."""
     return bool(
-        bad_ends(state, now_s).any()
+        (_failed(state) & ~_asked_after_end(state)).any()
+        or bad_ends(state, now_s).any()
         or (state.ranks.goodbye == EXCEPTION).any()
         or state.words.exceptions
     )
@@ -141,6 +172,18 @@ def _events(state: RunState, bad: Flags) -> list[_Event]:
     return events
 
 
+def asked_of_run(state: RunState) -> int | None:
+    """The signal that asked the run's command to end, as far as its launcher, or its exit code,
+    tells; None where it was not asked."""
+    end = state.run_end
+    if end is None or (end.exit_code == 0 and not end.signal):
+        return None
+    for number in (end.asked, end.signal, end.exit_code - 128):
+        if number in ASKED_SIGNALS:
+            return number
+    return None
+
+
 def _asked(state: RunState, first: _Event, events: list[_Event], now_s: float) -> Cause | None:
     """Somebody ended the whole run, or one rank of it, with a signal that asks."""
     asked = sorted((e for e in events if e.kind == "asked"), key=lambda e: e.at_s)
@@ -152,19 +195,30 @@ def _asked(state: RunState, first: _Event, events: list[_Event], now_s: float) -
         gone_s = state.ranks.ended_s.item(first.rank)
         if len(asked) == 1 and now_s - first.at_s <= HEEDED_WITHIN_S and math.isnan(gone_s):
             return None  # its end will show the others that they were interrupted, too
-        if len(asked) == 1 and now_s - gone_s <= REACTION_S:
+        if len(asked) == 1 and state.run_end is None and now_s - gone_s <= ALONE_S:
             return None
-    second_s = asked[1].at_s if len(asked) > 1 else math.inf
-    end = state.run_end
-    whole_run = end is not None and (
-        (end.signal or 0) in ASKED_SIGNALS or end.exit_code in ASKED_EXITS
-    )
-    alone = state.size() > 1 and min(second_s, now_s) - first.at_s > REACTION_S
+    whole_run = asked_of_run(state) is not None
+    if len(asked) > 1:
+        alone = asked[1].at_s - first.at_s > REACTION_S
+    else:
+        alone = _outlived(state, first, now_s)
     if alone and not whole_run:
         return _made(state, "death", [first.rank], first.at_s)
     if len(asked) == 1 and state.size() > 1 and not whole_run:
         return None  # too early to tell whether the others are asked, too
     return Cause("interrupt", [], sorted(event.rank for event in asked), first.at_s)
+
+
+def _outlived(state: RunState, first: _Event, now_s: float) -> bool:
+    """Whether other ranks were not asked when it was: they were seen alive after a launcher's
+    reaction, or would have ended by now. That nothing was heard of their end yet says nothing."""
+    if state.size() < 2 or now_s - first.at_s <= REACTION_S:
+        return False
+    ranks, size = state.ranks, state.size()
+    others = (ranks.heard() & ~ranks.over())[:size]
+    others[first.rank : first.rank + 1] = False
+    seen = ranks.alive_s[:size][others] > first.at_s + REACTION_S
+    return not others.any() or bool(seen.any()) or now_s - first.at_s > ALONE_S
 
 
 def _interrupted(event: _Event) -> bool:

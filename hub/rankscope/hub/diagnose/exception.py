@@ -111,7 +111,7 @@ def _dragged(state: RunState, found: endings.Cause, now_s: float) -> list[Findin
 
 def _may_be_told(state: RunState, found: endings.Cause, now_s: float) -> bool:
     """Whether the end that the peers felt may still become known."""
-    if now_s - found.at_s < DRAGGED_GRACE_S:
+    if now_s - found.at_s < DRAGGED_GRACE_S or endings.may_tell(state, now_s).any():
         return True
     until_s = found.at_s + DRAGGED_PATIENCE_S
     if state.run_end_s is not None:  # the launcher has seen all its processes end

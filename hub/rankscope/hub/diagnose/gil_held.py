@@ -1,18 +1,20 @@
 """``gil-held``: a rank says nothing, its process lives, and a thread of it keeps the GIL.
 
 A thread that is somewhere else at the next reading does not keep it: it computes, in Python, and
-the agent's own thread has had no turn, as on a machine with too much to do. That is a notice.
+the agent's own thread has had no turn, as on a machine with too much to do. That is a notice; so
+is a thread that keeps it and computes, as a garbage collection does, for half a minute.
 """
 
 import numpy as np
 
 from rankscope.hub.diagnose.hang.scene import TROUBLE_S, critical_s, late_s, warmed_up
 from rankscope.hub.diagnose.hang.words import frames_text
-from rankscope.hub.diagnose.text import at_text, phase_of, ranks_text, step_in_work
+from rankscope.hub.diagnose.text import at_text, cpu_text, phase_of, ranks_text, step_in_work
 from rankscope.hub.diagnose.waiting import not_advancing
 from rankscope.hub.inquiries import FOREIGN_STACKS
-from rankscope.hub.liveness import live, sentinel_link, silence_s
+from rankscope.hub.liveness import COMPUTES_S, at_work, live, sentinel_link, silence_s
 from rankscope.hub.state import RunState
+from rankscope.hub.state.moved import moved_s
 from rankscope.hub.state.ranks import ALIVE
 from rankscope.hub.state.stacks import ThreadNote
 from rankscope.protocol.shapes import Finding
@@ -27,9 +29,6 @@ FIRST_STEP_S = 30.0
 """In the first step libraries are loaded and code is compiled, which may keep the GIL."""
 
 MAX_ASKED = 8
-
-COLLECTION_S = 30.0
-"""A garbage collection may take so long before it is spoken of."""
 
 COLLECTOR_FRAMES = 8
 
@@ -48,7 +47,7 @@ def gil_held(state: RunState, now_s: float) -> list[Finding]:
             continue
         holder = note.gil_holder()
         if holder is not None and not (
-            _collects(state, holder) and now_s - ranks.heard_s.item(rank) < COLLECTION_S
+            _collects(state, holder) and now_s - ranks.heard_s.item(rank) < COMPUTES_S
         ):
             held.append(rank)
     if not held:
@@ -61,6 +60,7 @@ def gil_held(state: RunState, now_s: float) -> list[Finding]:
     if age_s < late_s(state):
         return []
     patience_s = critical_s(state) if warmed_up(state) else max(FIRST_STEP_S, critical_s(state))
+    computes = all(at_work(state, rank, now_s) for rank in held)
     where: dict[str, str | int] = {"phase": phase_of(state, first)}
     if note.source:
         where["source"] = note.source
@@ -69,7 +69,7 @@ def gil_held(state: RunState, now_s: float) -> list[Finding]:
     return [
         Finding(
             kind="gil-held",
-            severity="critical" if steady and age_s >= patience_s else "info",
+            severity="critical" if steady and age_s >= patience_s and not computes else "info",
             ranks=held,
             victims=not_advancing(state, now_s, held),
             step=step_in_work(state, first),
@@ -78,7 +78,7 @@ def gil_held(state: RunState, now_s: float) -> list[Finding]:
             f"mute {at_text(state, first)}{at}",
             evidence=[
                 f"sentinel on {state.host(rank)}: pid {ranks.pid.item(rank)} is alive and "
-                + ("uses CPU time" if ranks.cpu_busy[rank] else "uses no CPU time")
+                + cpu_text(state, rank, now_s)
                 + f"; stack from outside: {frames_text(state, state.stacks.outside[rank])}"
                 for rank in held[:4]
             ],
@@ -113,8 +113,7 @@ def _silent(state: RunState, now_s: float) -> list[int]:
     if not silent.any():
         return []
     speaking = alive & ~silent
-    moved_s = np.fmax(ranks.moved_s[:size], state.progress.moved_s[:size])
-    if (now_s - moved_s[speaking] < TROUBLE_S).any():
+    if (now_s - moved_s(state)[:size][speaking] < TROUBLE_S).any():
         return []  # the others go on, so it goes on too
     return [
         rank

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from rankscope.hub.diagnose.text import at_text, phase_of, ranks_text, step_in_work
+from rankscope.hub.diagnose.text import at_text, cpu_text, phase_of, ranks_text, step_in_work
 from rankscope.hub.diagnose.waiting import not_advancing
-from rankscope.hub.liveness import by_host, live, sentinel_link, silence_s
+from rankscope.hub.liveness import at_work, by_host, live, sentinel_link, silence_s
 from rankscope.hub.state import RunState
 from rankscope.hub.state.ranks import ALIVE, STOPPED
 from rankscope.hub.state.silence import LOST_S, since_s
@@ -26,6 +26,10 @@ def link_lost(state: RunState, now_s: float) -> list[Finding]:
     ranks = state.ranks
     waiting = live(state)
     lost = waiting & (silence_s(state, now_s) > LOST_S) & (ranks.process[:size] != STOPPED)
+    if state.run_end_s is not None:
+        # Sentinels leave once the run is over, and ranks that are left then are cut off: who was
+        # silent before is lost.
+        lost &= since_s(ranks)[:size] + LOST_S <= state.run_end_s
     if not lost.any():
         return []
     nodes: Places = {}
@@ -134,7 +138,7 @@ def _mute(state: RunState, now_s: float, places: Places) -> Finding:
     verb = "is" if len(mute) == 1 else "are"
     return Finding(
         kind="link-lost",
-        severity="warning",
+        severity="info" if all(at_work(state, rank, now_s) for rank in mute) else "warning",
         ranks=mute,
         victims=[],
         step=step_in_work(state, first),
@@ -143,7 +147,7 @@ def _mute(state: RunState, now_s: float, places: Places) -> Finding:
         f"last {at_text(state, first)}",
         evidence=[
             f"sentinel on {state.host(rank)}: pid {state.ranks.pid.item(rank)} is alive and "
-            + ("uses CPU time" if state.ranks.cpu_busy[rank] else "uses no CPU time")
+            + cpu_text(state, rank, now_s)
             for rank in mute[:6]
         ],
         next="a call into C that holds the interpreter looks like this: take its native stack "

@@ -69,7 +69,7 @@ def _finding(
     where["phase"] = "data"
     verb = "waits" if len(ranks) == 1 else "wait"
     at = f": at {source}" if source else ""
-    tail = f", {words.count_text(waiting)} held up" if waiting else ""
+    tail = f"; {words.count_text(waiting)} held up" if waiting else ""
     return Finding(
         kind="loader-stalled",
         severity=grave,
@@ -77,7 +77,7 @@ def _finding(
         victims=[rank for rank in waiting if rank not in ranks],
         step=step_of(scene, ranks),
         since_s=age_s,
-        headline=f"{who} {verb} for the next batch{tail}{at}",
+        headline=f"{who} {verb} for the next batch{at}{tail}",
         evidence=[*words.places(scene, ranks), *more],
         next="look at the storage the data comes from and at the loader's workers: "
         f"rankscope stacks --rank {first}",

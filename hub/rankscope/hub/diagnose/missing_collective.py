@@ -70,9 +70,10 @@ def _headline(scene: Scene, found: Absence, grave: Severity, source: str) -> str
         verb = "is" if len(found.ranks) == 1 else "are"
         return f"{who} {verb} in {expected[0]}; {words.count_text(found.waiting)} waiting in {what}"
     waits = "waits" if len(found.waiting) == 1 else "wait"
-    tail = f"{words.count_text(found.waiting)} {waits}{at}"
+    # The line is the absent rank's, so it stands behind what is said of that one.
+    tail = f"{what}{at}; {words.count_text(found.waiting)} {waits}"
     if grave == "info":
-        return f"{who} {'is' if len(found.ranks) == 1 else 'are'} late for {what}, {tail}"
+        return f"{who} {'is' if len(found.ranks) == 1 else 'are'} late for {tail}"
     if all(words.has_left(scene.state, rank) for rank in found.ranks):
-        return f"{who} left the training loop and never entered {what}, {tail}"
-    return f"{who} never entered {what}, {tail}"
+        return f"{who} left the training loop and never entered {tail}"
+    return f"{who} never entered {tail}"

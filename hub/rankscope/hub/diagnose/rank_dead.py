@@ -24,6 +24,8 @@ MAX_EVIDENCE = 6
 def rank_dead(state: RunState, now_s: float) -> list[Finding]:
     """The first to die and why; for a run that was interrupted as a whole, that."""
     found = endings.cause(state, now_s)
+    if found is None and not state.ranks.heard().any():
+        return _before_any_rank(state, now_s)
     if found is None or found.kind not in ("death", "interrupt"):
         return []
     if found.kind == "interrupt":
@@ -41,6 +43,7 @@ def rank_dead(state: RunState, now_s: float) -> list[Finding]:
             headline=f"{ranks_text(found.ranks)} died: {how_ended(state, first)} "
             f"{at_text(state, first)}",
             evidence=[_witness(state, rank) for rank in found.ranks[:MAX_EVIDENCE]]
+            + _not_for_memory(state, first)
             + _aftermath(state, found.victims),
             next=_next(state, first, oom),
             where={"phase": phase_of(state, first)},
@@ -92,6 +95,23 @@ def _witness(state: RunState, rank: int) -> str:
     return f"{who} ended by {how}, seen by {source}{oom}"
 
 
+def _not_for_memory(state: RunState, rank: int) -> list[str]:
+    """Of a SIGKILL that is not known to be the kernel's, for want of memory: how that is known."""
+    ranks = state.ranks
+    if ranks.oom_killed[rank] or ranks.signal.item(rank) != endings.SIGKILL:
+        return []
+    if _counts_oom_kills(state, rank):
+        return ["not for memory: the kernel's count of OOM kills did not rise"]
+    return ["whether the kernel killed it for memory cannot be read there"]
+
+
+def _counts_oom_kills(state: RunState, rank: int) -> bool:
+    """Whether the rank's node counts what the kernel kills for want of memory (its cgroup's
+    ``memory.events``): only then does silence mean that it has killed nothing."""
+    sentinel = state.nodes.by_host.get(state.host(rank))
+    return sentinel is not None and sentinel.oom_kills is not None
+
+
 def _aftermath(state: RunState, victims: list[int]) -> list[str]:
     """What became of the others, the same fates together."""
     ranks = state.ranks
@@ -121,23 +141,32 @@ def _next(state: RunState, rank: int, oom: bool) -> str:
         return "free host memory: fewer loader workers, less caching, or a larger memory limit"
     number = state.ranks.signal.item(rank)
     if number == endings.SIGKILL:
-        return "look for who sent it: dmesg | grep -i kill"
+        on = f"on {state.host(rank) or 'its node'}"
+        if _counts_oom_kills(state, rank):
+            return f"somebody sent it: read its launcher's and scheduler's log, ask who works {on}"
+        return f"see whether it was for memory: dmesg | grep -i kill ({on})"
     if number in (signals.SIGSEGV, signals.SIGBUS, signals.SIGILL, signals.SIGFPE, signals.SIGABRT):
         return f"run again with PYTHONFAULTHANDLER=1 and read rank {rank}'s stderr"
     return f"read the end of rank {rank}'s output"
 
 
-def _interrupted(state: RunState, found: endings.Cause, now_s: float) -> Finding:
+def signals_that_ended(state: RunState, ranks: list[int]) -> set[str]:
+    """The names of the signals by which these were ended."""
     raised = state.words.exceptions
     names = set()
-    for rank in found.victims:
+    for rank in ranks:
         number, code = state.ranks.signal.item(rank), state.ranks.exit_code.item(rank)
         if number:
             names.add(signal_name(number))
-        elif rank in raised:
+        elif rank in raised and raised[rank].type in endings.ASKED_EXCEPTIONS:
             names.add("SIGINT" if raised[rank].type == "KeyboardInterrupt" else "SIGTERM")
         elif code in endings.ASKED_EXITS:
             names.add(signal_name(code - 128))
+    return names
+
+
+def _interrupted(state: RunState, found: endings.Cause, now_s: float) -> Finding:
+    names = signals_that_ended(state, found.victims)
     first = found.victims[0]
     return Finding(
         kind="rank-dead",
@@ -151,15 +180,34 @@ def _interrupted(state: RunState, found: endings.Cause, now_s: float) -> Finding
         evidence=[_witness(state, rank) for rank in found.victims if ended_text(state, rank)][
             :MAX_EVIDENCE
         ],
-        next=_next_after(names | _launchers_end(state)),
+        next=_next_after(names | launchers_end(state)),
     )
 
 
-def _launchers_end(state: RunState) -> set[str]:
-    """The signal by which the launcher's command ended, where it was one that asks."""
-    end = state.run_end
-    code = 0 if end is None else (end.signal or 0) or end.exit_code - 128
-    return {signal_name(code)} if code in endings.ASKED_SIGNALS else set()
+def _before_any_rank(state: RunState, now_s: float) -> list[Finding]:
+    """Of a run that was asked to end while it started: that, and not that nothing was watched."""
+    asked = endings.asked_of_run(state)
+    if asked is None or state.run_end_s is None:
+        return []
+    return [
+        Finding(
+            kind="rank-dead",
+            severity="warning",
+            ranks=[],
+            victims=[],
+            step=None,
+            since_s=now_s - state.run_end_s,
+            headline=f"run was ended by {signal_name(asked)} before a rank called attach",
+            evidence=["no rank had been heard of: nothing is known of what it did until then"],
+            next=_next_after({signal_name(asked)}),
+        )
+    ]
+
+
+def launchers_end(state: RunState) -> set[str]:
+    """The signal by which the launcher's command was asked to end, where it was."""
+    asked = endings.asked_of_run(state)
+    return set() if asked is None else {signal_name(asked)}
 
 
 def _next_after(names: set[str]) -> str:

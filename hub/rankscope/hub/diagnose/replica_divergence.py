@@ -9,7 +9,12 @@ from rankscope.hub.diagnose.text import ranks_text
 from rankscope.hub.inquiries import CHECKSUMS
 from rankscope.hub.state import RunState
 from rankscope.hub.state.numerics.replicas import Divergence
+from rankscope.protocol.messages import Phase, Stage
 from rankscope.protocol.shapes import Finding
+
+BEFORE_LOSS = (Phase.DATA, Phase.FORWARD, Phase.OTHER)
+FORWARD_S = 1.0
+"""A forward that takes longer than this is not waited for."""
 
 MAX_CLASSES = 4
 MAX_NAMES = 3
@@ -28,12 +33,40 @@ def replica_divergence(state: RunState, now_s: float) -> list[Finding]:
         if before is None or one.step < before[1].step:
             firsts[replicas] = (part, one)
     for _, one in firsts.values():
-        if any(step <= one.step for step in explained):
+        if any(step <= one.step for step in explained) or _parted_by_nan(state, one):
+            continue
+        if _may_be_explained(state, one, now_s):
             continue
         if not one.names:
             state.inquiries.want_all((ranks[0] for ranks in one.classes[:MAX_CLASSES]), CHECKSUMS)
         findings.append(_finding(state, one, now_s))
     return findings
+
+
+def _parted_by_nan(state: RunState, one: Divergence) -> bool:
+    """Whether what a differing rank began the next step with was not finite: that is why."""
+    episode = state.numerics.episodes.current
+    after = {} if episode is None else episode.steps.get(one.step + 1, {})
+    return any(
+        rank in after and (after[rank].has(Stage.PARAMETER) or after[rank].has(Stage.OPTIMIZER))
+        for rank in _suspects(one)
+    )
+
+
+def _suspects(one: Divergence) -> list[int]:
+    return odd(one)[0] or [rank for ranks in one.classes for rank in ranks]
+
+
+def _may_be_explained(state: RunState, one: Divergence, now_s: float) -> bool:
+    """Whether a rank is still in the forward behind the update that parted them: a NaN in its
+    parameters, of which the difference is a consequence, shows in its loss at the latest."""
+    if now_s - one.heard_s >= FORWARD_S:
+        return False
+    ranks = state.ranks
+    return any(
+        ranks.step.item(rank) <= one.step and ranks.phase.item(rank) in BEFORE_LOSS
+        for rank in _suspects(one)
+    )
 
 
 def odd(one: Divergence) -> tuple[list[int], str]:

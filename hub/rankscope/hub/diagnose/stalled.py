@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rankscope.hub.diagnose.text import PHASE_WORDS, age_text, ranks_text, step_in_work
+from rankscope.hub.diagnose.text import PHASE_WORDS, age_text, in_phase, ranks_text, step_in_work
 from rankscope.hub.liveness import live
 from rankscope.hub.runstate import run_state
 from rankscope.hub.stall import stalled_s
@@ -38,7 +38,7 @@ def stalled(
     places = _places(state, waiting.tolist())
     oldest = places[0][1][0]
     host = state.host(oldest)
-    where = [f"{ranks_text(here)} in {phase}" for phase, here in places]
+    where = [f"{ranks_text(here)} {in_phase(phase)}" for phase, here in places]
     return [
         Finding(
             kind="stalled",
@@ -76,4 +76,4 @@ def _place(state: RunState, phase: str, here: list[int], now_s: float) -> str:
     age = age_text(now_s - float(np.max(moved_s)))
     host = state.host(first)
     pid = f"pid {state.ranks.pid.item(first)}" + (f" on {host}" if host else "")
-    return f"{ranks_text(here)} {has} been in {phase} for {age} ({pid})"
+    return f"{ranks_text(here)} {has} been {in_phase(phase)} for {age} ({pid})"

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankscope.hub.diagnose.straggling_causes import causes
-from rankscope.hub.diagnose.text import PHASE_WORDS, ranks_text
+from rankscope.hub.diagnose.straggling_causes import causes, wants_a_core
+from rankscope.hub.diagnose.text import PHASE_WORDS, in_phase, ranks_text
 from rankscope.hub.liveness import live
 from rankscope.hub.state import RunState
 from rankscope.hub.state.columns import Flags, Integers
@@ -39,7 +39,11 @@ STEADY_S = 20.0
 """What has lasted so long is no passing disturbance."""
 
 GRAVE_SHARE = 0.4
-"""Or more than this share of each step is spent on waiting for it."""
+GRAVE_S = 3.0
+"""Or more than this share of each step is spent on waiting for it, for this long."""
+
+PASSING_S = 60.0
+"""What other programs on a node take from a rank mostly passes: so long it is a notice."""
 
 WARM_STEPS = 5
 MAX_NAMED = 16
@@ -103,6 +107,8 @@ def _slow_ranks(
             is_slow[rank, phase] = True
         else:
             del paces.since[rank, phase]
+    if not is_slow.any():
+        return []
     slow = []
     waits = _others_wait_s(state, columns, is_slow.any(axis=1))
     for rank, phase in np.argwhere(is_slow).tolist():
@@ -178,27 +184,34 @@ def _finding(
     lasts_s = now_s - min(one.since_s for one in slow)
     steady = state.paces.compared - since >= STEADY_STEPS and lasts_s >= STEADY_S
     share = worst.excess_s / step_s
+    grave = share >= GRAVE_SHARE and lasts_s >= GRAVE_S
+    crowded = all(wants_a_core(state, one.rank, one.excess_s, step_s) for one in slow)
+    if crowded:
+        steady, grave = steady and lasts_s >= PASSING_S, False
     phase = WORDS[worst.phase]
     usual = max(worst.usual_s, 1e-4)
     return Finding(
         kind="straggler",
-        severity="warning" if steady or share >= GRAVE_SHARE else "info",
+        severity="warning" if steady or grave else "info",
         ranks=ranks,
         victims=sorted(set(there) - set(ranks)),
         step=None,  # it lasts: one incident, not one a step
         since_s=max(0.0, lasts_s),
-        headline=f"{ranks_text(ranks)} {'is' if len(ranks) == 1 else 'are'} slow in {phase}: "
+        headline=f"{ranks_text(ranks)} {'is' if len(ranks) == 1 else 'are'} slow "
+        f"{in_phase(phase)}: "
         f"{time_text(worst.takes_s)} where others take {time_text(worst.usual_s)} "
         f"({times(worst.takes_s / usual)}), {share:.0%} of each step, "
         f"{'steady' if steady else 'so far'} since step {since}",
         evidence=[
-            f"rank {one.rank}: {time_text(one.takes_s)} of work in {phase}, "
+            f"rank {one.rank}: {time_text(one.takes_s)} of work {in_phase(phase)}, "
             f"{time_text(one.excess_s)} more than usual, since step {one.since_step}"
             for one in slow[:MAX_EVIDENCE]
         ]
         + _waiting(state, ranks, there)
         + [line for one in slow[:MAX_EVIDENCE] for line in causes(state, one.rank)],
-        next=f"see what it does there: rankscope stacks --rank {worst.rank}",
+        next=f"see what else runs on {state.host(worst.rank)}: top"
+        if crowded
+        else f"see what it does there: rankscope stacks --rank {worst.rank}",
         where={"phase": phase},
     )
 

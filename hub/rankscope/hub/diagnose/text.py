@@ -3,6 +3,7 @@
 import signal as signals
 from collections.abc import Sequence
 
+from rankscope.hub.liveness import at_work
 from rankscope.hub.state import RunState
 from rankscope.hub.state.ranks import NO_EXIT_CODE
 from rankscope.protocol.messages import Phase
@@ -44,6 +45,13 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+def cpu_text(state: RunState, rank: int, now_s: float) -> str:
+    """What the sentinel saw a silent rank's process do."""
+    if at_work(state, rank, now_s):
+        return "was running or ready to run all the time: it computes, or other work has its core"
+    return "uses CPU time" if state.ranks.cpu_busy[rank] else "uses no CPU time"
+
+
 def ended_text(state: RunState, rank: int) -> str:
     """How the rank's process ended: ``exit 1``, ``SIGKILL (OOM)``, ``vanished``; empty if not."""
     ranks = state.ranks
@@ -67,6 +75,15 @@ def phase_of(state: RunState, rank: int) -> str:
     return PHASE_WORDS[code] if code < len(PHASE_WORDS) else "other"
 
 
+OUTSIDE = "outside forward, backward and optimizer"
+"""Where a rank is whose phase is ``other``: in what the loop does beside training."""
+
+
+def in_phase(phase: str) -> str:
+    """``in backward``; of the phase that is none of training's, what that means."""
+    return OUTSIDE if phase == "other" else f"in {phase}"
+
+
 def step_in_work(state: RunState, rank: int) -> int:
     """The number of the step the rank was working on."""
     return state.ranks.step.item(rank) + 1
@@ -77,4 +94,6 @@ def at_text(state: RunState, rank: int) -> str:
     phase = phase_of(state, rank)
     if phase == "starting":
         return "while starting"
+    if phase == "other":
+        return f"in step {step_in_work(state, rank)}, {OUTSIDE}"
     return f"in {phase} of step {step_in_work(state, rank)}"

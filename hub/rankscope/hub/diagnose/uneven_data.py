@@ -50,8 +50,8 @@ def uneven_data(scene: Scene, differs: Difference | None) -> list[Finding]:
             victims=[rank for rank in waiting if rank not in ranks],
             step=step_of(scene, ranks),
             since_s=age_s,
-            headline=f"{ranks_text(ranks)} {has} no more data and left the loop, "
-            f"{words.count_text(waiting)} still training{at}",
+            headline=f"{ranks_text(ranks)} {has} no more data and left the loop{at}; "
+            f"{words.count_text(waiting)} still training",
             evidence=[*words.places(scene, ranks), *evidence],
             next="compare the number of batches on each rank; DistributedSampler or join() "
             "keep them even",

@@ -1,5 +1,6 @@
 """What ranks say of operators' requests: how far each is, and what came of them."""
 
+from collections import deque
 from typing import Any
 
 import msgspec
@@ -8,6 +9,7 @@ from rankscope.protocol import messages as m
 
 MAX_ENDS = 64
 MAX_TEXT_CHARS = 500
+MAX_PAUSES = 16
 
 OVER = ("done", "given-up", "cancelled")
 """Phases of a request that is over on a rank; the first of them that any rank tells counts."""
@@ -29,10 +31,10 @@ class Row(msgspec.Struct):
     until_s: float | None
     """When its pause ends by itself, hub clock."""
     text: str
-    saver: bool
-    unable: str
-    stop_step: int
-    overrun: int
+    saver: bool = False
+    unable: str = ""
+    stop_step: int = 0
+    overrun: int = 0
 
 
 class End(msgspec.Struct):
@@ -61,14 +63,21 @@ class Controls:
         """Ranks that stand at a boundary because an operator wants it."""
         self.stopped: set[int] = set()
         """Ranks whose loop was told to stop."""
+        self.pauses: deque[tuple[float, float]] = deque(maxlen=MAX_PAUSES)
+        """From when to when ranks stood still in pauses, hub clock; the oldest first."""
 
     def told(self, controlled: m.Controlled, since_s: float, now_s: float) -> None:
         """A rank's newest word."""
         over = controlled.phase in OVER
         if over:
             self.ended(controlled, since_s)
+        row = self.rows.get(controlled.rank)
+        self._paused(row, since_s, now_s)
+        if over and row is not None and row.phase == "paused" and row.request != controlled.request:
+            self._of_rank(row, controlled)  # done where the rank stands, and still stands
+            return
         expires_s = controlled.expires_s
-        self.rows[controlled.rank] = Row(
+        self.rows[controlled.rank] = row = Row(
             phase="idle" if over else controlled.phase,
             since_s=since_s,
             request=0 if over else controlled.request,
@@ -77,15 +86,27 @@ class Controls:
             boundary=0 if over else controlled.boundary,
             until_s=None if expires_s is None else now_s + expires_s,
             text="" if over else controlled.text,
-            saver=controlled.saver,
-            unable=controlled.unable,
-            stop_step=controlled.stop_step,
-            overrun=controlled.overrun,
         )
+        self._of_rank(row, controlled)
         if controlled.phase in HELD:
             self.held.add(controlled.rank)
         else:
             self.held.discard(controlled.rank)
+
+    def _paused(self, row: Row | None, since_s: float, now_s: float) -> None:
+        """A rank speaks that may have stood in a pause until now; ranks' pauses that touch are
+        one."""
+        if row is None or row.phase != "paused":
+            return
+        begin_s, end_s = row.since_s, max(row.since_s, min(since_s, now_s))
+        if self.pauses and begin_s <= self.pauses[-1][1]:
+            known_s = self.pauses.pop()
+            begin_s, end_s = min(begin_s, known_s[0]), max(end_s, known_s[1])
+        self.pauses.append((begin_s, end_s))
+
+    def _of_rank(self, row: Row, controlled: m.Controlled) -> None:
+        row.saver, row.unable = controlled.saver, controlled.unable
+        row.stop_step, row.overrun = controlled.stop_step, controlled.overrun
         if controlled.stop_step:
             self.stopped.add(controlled.rank)
 
@@ -145,11 +166,14 @@ class Controls:
         return {
             "rows": {rank: msgspec.to_builtins(row) for rank, row in self.rows.items()},
             "ends": msgspec.to_builtins(list(self.ends.values())),
+            "pauses": list(self.pauses),
         }
 
     def load(self, saved: Any) -> None:
         self.rows = msgspec.convert(saved["rows"], dict[int, Row])
         ends = msgspec.convert(saved["ends"], list[End])
         self.ends = {end.request: end for end in ends}
+        pauses = msgspec.convert(saved.get("pauses", []), list[tuple[float, float]])
+        self.pauses = deque(pauses, maxlen=MAX_PAUSES)
         self.held = {rank for rank, row in self.rows.items() if row.phase in HELD}
         self.stopped = {rank for rank, row in self.rows.items() if row.stop_step}

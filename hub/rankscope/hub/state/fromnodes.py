@@ -4,10 +4,12 @@ import math
 from typing import TYPE_CHECKING
 
 from rankscope.hub.state import silence
+from rankscope.hub.state.fromranks import unobserved_ended
 from rankscope.hub.state.habits import left_out
+from rankscope.hub.state.moved import last_s, moved_of_s
 from rankscope.hub.state.nodes import MAX_NODES, LateEnd, Sentinel
 from rankscope.hub.state.plausible import BadMessage, lie_of_node
-from rankscope.hub.state.ranks import FINISHED, NO_GOODBYE, UNOBSERVED
+from rankscope.hub.state.ranks import EXCEPTION, FINISHED, NO_GOODBYE
 from rankscope.hub.state.sequences import AGAIN, FRESH
 from rankscope.protocol import messages as m
 
@@ -103,11 +105,11 @@ def process_ended(
     if 0 <= pid != end.pid and state.ranks.known[rank]:
         return  # an earlier process of that rank
     state.ranks.ended(end, at_s, received_s)
-    if state.ranks.goodbye[rank] == UNOBSERVED:
-        state.ranks.goodbye[rank] = NO_GOODBYE if end.signal or end.exit_code else FINISHED
+    unobserved_ended(state.ranks, rank)
     if end.finished and state.ranks.goodbye[rank] == NO_GOODBYE:
         state.ranks.goodbye[rank] = FINISHED  # it has said so, and was not heard
         state.ranks.goodbye_s[rank] = at_s
+        state.ranks.unheard[rank] = True
     state.words.how_ended.setdefault(rank, f"the sentinel on {sentinel.host}")
     state.news()
     state.ranks.changed[rank] = state.version
@@ -141,8 +143,12 @@ def foreign_stacks(
     pid = state.ranks.pid.item(rank)
     if 0 <= pid != stacks.pid:
         return  # an earlier process of that rank
-    if stacks.threads or stacks.error:
-        state.stacks.seen(stacks, received_s)
+    raised = state.ranks.goodbye[rank] == EXCEPTION
+    leaves = raised and state.stacks.stands(rank, last_s(state, rank))
+    if (stacks.threads or stacks.error) and not leaves:
+        # Of a process that an exception, or Ctrl-C, has ended: where it stood is known, and this is
+        # how its interpreter leaves.
+        state.stacks.seen(stacks, received_s, moved_of_s(state, rank))
     state.operations.seen(stacks, received_s)
     if stacks.operations and not stacks.threads:  # it has ended: there is no more to come
         for group, (entered, _, _) in state.words.collectives.get(rank, {}).items():

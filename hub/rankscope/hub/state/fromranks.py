@@ -4,7 +4,14 @@ import math
 from typing import TYPE_CHECKING
 
 from rankscope.hub.state.plausible import BadMessage, lie_of_rank
-from rankscope.hub.state.ranks import EXCEPTION, FINISHED, NO_GOODBYE, UNOBSERVED
+from rankscope.hub.state.ranks import (
+    EXCEPTION,
+    FINISHED,
+    NO_EXIT_CODE,
+    NO_GOODBYE,
+    UNOBSERVED,
+    RankColumns,
+)
 from rankscope.hub.state.sequences import AGAIN, FRESH
 from rankscope.hub.state.words import RankException, Rival
 from rankscope.protocol import messages as m
@@ -136,10 +143,11 @@ def beat(state: "RunState", beat: m.Beat, received_s: float) -> None:
         state.clocks.estimated(beat.rank, beat.hub_offset_s, beat.hub_offset_error_s)
     ranks = state.ranks
     ranks.beat(beat, state.clocks, received_s)
-    if ranks.cells.goodbye[beat.rank]:
+    # Once its process has ended this is merely late; else it was attached again.
+    if ranks.cells.goodbye[beat.rank] and math.isnan(ranks.cells.ended_s[beat.rank]):
         if ranks.goodbye[beat.rank] == UNOBSERVED:
             ranks.excused_s[beat.rank] = received_s
-        ranks.goodbye[beat.rank] = NO_GOODBYE  # it was attached again
+        ranks.goodbye[beat.rank] = NO_GOODBYE
     if beat.memory is not None:
         state.words.memory[beat.rank] = beat.memory
         start_step = ranks.start_step.item(beat.rank)
@@ -210,11 +218,21 @@ def goodbye(state: "RunState", goodbye: m.Goodbye, received_s: float) -> None:
     rank = goodbye.rank
     ranks = state.ranks
     ranks.goodbye[rank] = GOODBYES.get(goodbye.reason, FINISHED)
+    ranks.unheard[rank] = False
+    if not math.isnan(ranks.ended_s.item(rank)):
+        unobserved_ended(ranks, rank)
     ranks.goodbye_s[rank] = state.clocks.place(rank, goodbye.t_s, received_s)
     if goodbye.step > ranks.step.item(rank):
         ranks.step[rank] = goodbye.step
     state.progress.goodbye(goodbye)
     state.news()
+
+
+def unobserved_ended(ranks: RankColumns, rank: int) -> None:
+    """The process of a rank that was not observed any more has ended: how, says its exit."""
+    if ranks.goodbye[rank] == UNOBSERVED:
+        badly = bool(ranks.signal[rank]) or ranks.exit_code.item(rank) not in (0, NO_EXIT_CODE)
+        ranks.goodbye[rank] = NO_GOODBYE if badly else FINISHED
 
 
 def stacks(state: "RunState", stacks: m.Stacks, received_s: float) -> None:

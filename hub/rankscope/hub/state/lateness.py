@@ -38,18 +38,19 @@ class Lateness:
     def take(self, paces: Paces) -> None:
         """Take over what was compared since the last time."""
         first = max(self.taken + 1, paces.compared - KEPT + 2, 1)
-        for step in range(first, paces.compared + 1):
-            self._take(paces, step)
+        steps = np.arange(first, paces.compared + 1, dtype=np.int64)
         self.taken = max(self.taken, paces.compared)  # paces begin anew with a restarted hub
-
-    def _take(self, paces: Paces, step: int) -> None:
-        at = step % STEPS
-        excess = paces.excess_s[:, step % KEPT]
+        if not steps.size:
+            return
+        at, there = steps % STEPS, steps % KEPT
         # Not nanmax, which warns of ranks of which nothing is known.
-        self.late_s[:, at] = np.fmax.reduce(excess, axis=1, initial=np.nan).clip(min=0)
-        took = paces.step_s[paces.step[:, step % KEPT] == step, step % KEPT]
-        self.step_s[at] = took.mean() if took.size else np.nan
-        self.step[at] = step
+        late_s = np.fmax.reduce(paces.excess_s[:, there], axis=2, initial=np.nan)
+        self.late_s[:, at] = late_s.clip(min=0)
+        told = paces.step[:, there] == steps
+        count = np.count_nonzero(told, axis=0)
+        sums_s = np.where(told, paces.step_s[:, there], 0).sum(axis=0)
+        self.step_s[at] = np.where(count, sums_s / np.maximum(count, 1), np.nan)
+        self.step[at] = steps
 
     def columns(self, count: int) -> tuple[list[int], Integers]:
         """The newest steps that were compared, at most ``count``, oldest first; their columns."""

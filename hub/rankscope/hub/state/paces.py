@@ -5,8 +5,10 @@ So a phase's time is taken without the waiting in it, and compared with what the
 in the same step.
 """
 
+import math
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +17,14 @@ from rankscope.protocol import messages as m
 
 KEPT = 32
 """Newest steps of each rank."""
+
+SAVED_RANKS = 256
+"""Worlds up to this size have the newest steps in their snapshots: 100 kB."""
+SAVED_STEPS = 16
+KINDS = {
+    "told": "?",
+    **dict.fromkeys(("work_s", "excess_s", "usual_s", "waited_s", "step_s"), "<f2"),
+}
 
 PHASES = 5
 """Data, forward, backward, optimizer, other."""
@@ -65,7 +75,10 @@ class Paces:
     def compare(self, live: Flags, step: int) -> None:
         """Compare the ``live`` ranks, shape (ranks,), in all steps up to ``step`` that were not."""
         size = len(live)
-        for one in range(max(self.compared + 1, step - KEPT + 2, 1), step + 1):
+        first = max(self.compared + 1, step - KEPT + 2, 1)
+        if step - first >= 1 and self._compared_at_once(live, first, step):
+            return
+        for one in range(first, step + 1):
             at = one % KEPT
             here = live & (self.step[:size, at] == one)
             work = self.work_s[:size, at][here]
@@ -80,6 +93,23 @@ class Paces:
             excess = np.full((size, PHASES), np.nan, dtype=np.float32)
             excess[here] = work - usual
             self.excess_s[:size, at] = excess
+
+    def _compared_at_once(self, live: Flags, first: int, last: int) -> bool:
+        """The same for several steps of which all ranks have told, as they nearly always have."""
+        size = len(live)
+        steps = np.arange(first, last + 1, dtype=np.int64)
+        at = steps % KEPT
+        if not (self.step[:size, at] == steps)[live].all() or np.count_nonzero(live) < 2:
+            return False
+        work = self.work_s[:size, at][live]
+        middle = (len(work) - 1) // 2
+        usual = np.partition(work, middle, axis=0)[middle]
+        excess = np.full((len(self.step), len(at), PHASES), np.nan, dtype=np.float32)
+        excess[:size][live] = work - usual
+        self.excess_s[:, at] = excess
+        self.usual_s[at] = usual
+        self.compared = last
+        return True
 
     def columns(self, count: int) -> Integers:
         """The columns of the ``count`` newest compared steps, oldest first."""
@@ -111,8 +141,53 @@ class Paces:
         self.since.clear()
 
     def dump(self) -> Any:
-        """Nothing: a few steps after a restart it is known again."""
-        return None
+        """The newest compared steps, so that of a run that has ended there is still to be seen who
+        was late in what; nothing of a large world: a few steps after a restart it is known again.
+        """
+        if len(self.step) > SAVED_RANKS or not self.compared:
+            return None
+        at = self.columns(SAVED_STEPS)
+        steps = np.arange(self.compared - len(at) + 1, self.compared + 1)
+        return {
+            "compared": self.compared,
+            "since": [[*key, *value] for key, value in self.since.items()],
+            "told": (self.step[:, at] == steps).tobytes(),
+            **{
+                # Three digits are enough for a median.
+                name: getattr(self, name)[..., at, :].clip(max=60_000).astype("<f2").tobytes()
+                for name in ("work_s", "excess_s", "usual_s")
+            },
+            **{
+                name: getattr(self, name)[:, at].clip(max=60_000).astype("<f2").tobytes()
+                for name in ("waited_s", "step_s")
+            },
+        }
 
     def load(self, saved: Any) -> None:
-        pass
+        compared = msgspec.convert(saved["compared"], int)
+        count, size = min(SAVED_STEPS, compared), len(self.step)
+        parts = {
+            name: np.frombuffer(msgspec.convert(saved[name], bytes), dtype=kind)
+            for name, kind in KINDS.items()
+        }
+        shapes = {
+            "told": (size, count),
+            "work_s": (size, count, PHASES),
+            "excess_s": (size, count, PHASES),
+            "usual_s": (count, PHASES),
+            "waited_s": (size, count),
+            "step_s": (size, count),
+        }
+        since = msgspec.convert(saved.get("since", []), list[tuple[int, int, int, float]])
+        fits = all(parts[name].size == math.prod(shapes[name]) for name in shapes)
+        if count < 0 or not fits or any(not 0 <= phase < PHASES for _, phase, _, _ in since):
+            raise ValueError("rings of another size")
+        self.since = {(rank, phase): (step, at_s) for rank, phase, step, at_s in since}
+        self.compared = compared
+        at = self.columns(count)
+        steps = np.arange(compared - count + 1, compared + 1)
+        self.step[:, at] = np.where(parts.pop("told").reshape(shapes["told"]), steps, 0)
+        for name, values in parts.items():
+            ring = getattr(self, name)
+            place = (at,) if name == "usual_s" else (slice(None), at)
+            ring[place] = values.astype(np.float32).reshape(shapes[name])

@@ -38,6 +38,7 @@ PHASE_MEMORY = 20
 
 CPU_WINDOW_S = 5.0
 """CPU time is judged over one to two of these."""
+QUEUE_WINDOW_S = 1.0
 CPU_BUSY_SHARE, CPU_IDLE_SHARE = 0.1, 0.02
 """Shares of one core; between them the judgement stays, so that it does not flicker."""
 
@@ -85,6 +86,7 @@ class RankColumns(Columns):
         # how it ends (goodbye, sentinel)
         "goodbye": CODE,
         "goodbye_s": FLOAT,
+        "unheard": FLAG,
         "ended_s": FLOAT,
         "ended_heard_s": FLOAT,
         "exit_code": Field("i8", NO_EXIT_CODE),
@@ -93,12 +95,17 @@ class RankColumns(Columns):
         # its process (sentinel)
         "process": CODE,
         "process_since_s": FLOAT,
+        "alive_s": FLOAT,
         "cpu_s": FLOAT,
         "cpu_mark_s": FLOAT,
         "cpu_mark_at_s": FLOAT,
         "cpu_before_s": FLOAT,
         "cpu_before_at_s": FLOAT,
+        "queued_mark_s": FLOAT,
+        "queued_mark_at_s": FLOAT,
+        "queued_share": FLOAT,
         "cpu_busy": FLAG,
+        "ready_since_s": FLOAT,
         "resident_bytes": INDEX,
         # the version of the state in which its row changed last
         "changed": COUNT,
@@ -139,6 +146,8 @@ class RankColumns(Columns):
     recent_step_s: NDArray[np.float32]
     goodbye: Codes
     goodbye_s: Floats
+    unheard: Flags
+    """It ended in order, as its sentinel found, and its own last words have not come."""
     ended_s: Floats
     ended_heard_s: Floats
     exit_code: Integers
@@ -146,14 +155,24 @@ class RankColumns(Columns):
     oom_killed: Flags
     process: Codes
     process_since_s: Floats
+    alive_s: Floats
+    """When its sentinel saw last that it had not ended."""
     cpu_s: Floats
     cpu_mark_s: Floats
     """CPU time at ``cpu_mark_at_s``; ``cpu_before`` is the mark before it."""
     cpu_mark_at_s: Floats
     cpu_before_s: Floats
     cpu_before_at_s: Floats
+    queued_mark_s: Floats
+    """Time without a core at ``queued_mark_at_s``."""
+    queued_mark_at_s: Floats
+    queued_share: Floats
+    """Which part of the last second or two its main thread was ready to run and had no core; NaN
+    where that is not known."""
     cpu_busy: Flags
     """Whether it computes, judged over the last seconds."""
+    ready_since_s: Floats
+    """Since when it was running or ready to run at each look; NaN when it waits for something."""
     resident_bytes: Integers
     changed: Integers
 
@@ -241,9 +260,14 @@ class RankColumns(Columns):
                 cells.excused_s[rank] = received_s
             cells.process[rank] = code
             cells.process_since_s[rank] = at_s - max(0.0, sample.state_s)
+        if code != ENDED:
+            cells.alive_s[rank] = at_s
         if not sample.cpu_s <= cells.cpu_s[rank]:
             cells.cpu_s[rank] = sample.cpu_s
         self._judge_cpu(rank, at_s)
+        queued_ms = sample.queued_ms
+        self._judge_queue(rank, at_s, math.nan if queued_ms is None else queued_ms / 1e3)
+        cells.ready_since_s[rank] = at_s - sample.ready_s if sample.ready_s > 0 else math.nan
         cells.resident_bytes[rank] = sample.resident_bytes
         if cells.pid[rank] < 0:
             cells.pid[rank] = sample.pid
@@ -267,6 +291,15 @@ class RankColumns(Columns):
                 cells.cpu_busy[rank] = True
             elif share <= CPU_IDLE_SHARE:
                 cells.cpu_busy[rank] = False
+
+    def _judge_queue(self, rank: int, at_s: float, queued_s: float) -> None:
+        """Whether it would compute: its share of waiting for a core since the last mark."""
+        cells = self.cells
+        span_s = at_s - cells.queued_mark_at_s[rank]
+        if span_s < QUEUE_WINDOW_S:
+            return
+        cells.queued_share[rank] = (queued_s - cells.queued_mark_s[rank]) / span_s
+        cells.queued_mark_s[rank], cells.queued_mark_at_s[rank] = queued_s, at_s
 
     def ended(self, end: m.ProcessEnded, at_s: float, received_s: float) -> None:
         """The sentinel saw the process end."""

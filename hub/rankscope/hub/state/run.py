@@ -33,6 +33,9 @@ AWAY_S = 2.0
 """Ticks further apart than this mean that the hub itself was away: ages start anew."""
 
 
+MAX_BLIND = 1024
+"""So many times at which the hub was away are known."""
+
 THERE_S = 2.0
 """An agent speaks every 0.5 s: one that was heard within this time has not ended."""
 
@@ -61,6 +64,13 @@ class RunState:
         self.away_from_s = -math.inf
         self.away_until_s = -math.inf
         """When the hub itself was away last: no silence is counted for that time."""
+        self.unwatched = False
+        """No hub hears the ranks any more, though they had not ended: this is what one left. Not
+        saved."""
+        self.launched = False
+        """Its launcher lives: when all ranks have ended it may start them again. Not saved."""
+        self.blind: list[tuple[float, float]] = []
+        """All such times, from when to when, the newest last."""
         self.urgent = False
         """Something happened that is worth a diagnosis at once. Whoever diagnoses resets it."""
 
@@ -130,6 +140,8 @@ class RunState:
             return
         self.away_from_s = self.last_tick_s
         self.away_until_s = until_s
+        self.blind.append((self.last_tick_s, until_s))
+        del self.blind[:-MAX_BLIND]
         silence.hub_was_away(self.ranks, self.nodes, self.away_from_s, until_s)
         self.last_tick_s = until_s
 

@@ -1,21 +1,19 @@
 """The view ``collectives``: how far the ranks of each process group are."""
 
+import numpy as np
+
+from rankscope.hub.diagnose.hang.scene import late_s
 from rankscope.hub.diagnose.hang.table import GroupRows, table
 from rankscope.hub.diagnose.hang.words import operation_at
 from rankscope.hub.diagnose.text import ranks_text
 from rankscope.hub.inquiries import OPERATIONS
+from rankscope.hub.runstate import ENDED, run_state
 from rankscope.hub.state import RunState
+from rankscope.hub.state.columns import Flags
+from rankscope.hub.state.moved import moved_s
 from rankscope.hub.views.knowledge import Knowledge, aged, asked_rank
 from rankscope.protocol import messages as m
 from rankscope.protocol import shapes
-
-KINDS = frozenset(
-    {
-        *("missing-collective", "collective-mismatch", "group-deadlock", "collective-stuck"),
-        *("loader-stalled", "uneven-data", "gil-held"),
-    }
-)
-"""Findings of this field."""
 
 MAX_GROUPS = 256
 MAX_OPERATIONS = 64
@@ -32,11 +30,12 @@ def collectives(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes
     groups = table(state).all() if rank is None else table(state).of_ranks([rank])
     if rank is not None and request.args.get("refresh"):
         state.inquiries.want(rank, OPERATIONS, now=True)
-    rows = sorted((_row(state, group) for group in groups), key=_order)
+    late = _late(state, now_s)
+    rows = sorted((_row(state, group, late) for group in groups), key=_order)
     return shapes.Collectives(
         run=state.run,
         groups=rows[:MAX_GROUPS],
-        findings=[finding for finding in aged(know, now_s) if finding.kind in KINDS],
+        findings=[finding for finding in aged(know, now_s) if finding.kind in shapes.HANGS],
         operations=_operations(state, rank) if rank is not None else [],
         note=_note(state, rows),
     )
@@ -46,13 +45,26 @@ def _order(row: shapes.CollectiveRow) -> tuple[bool, int, str]:
     return not row.behind, -row.size, row.group
 
 
-def _row(state: RunState, group: GroupRows) -> shapes.CollectiveRow:
+def _late(state: RunState, now_s: float) -> Flags:
+    """Which ranks have not moved for longer than ranks of this run wait for each other at an
+    ordinary step, shape (columns,). Of a run that is over: all of them."""
+    if run_state(state, now_s) in ENDED:
+        return np.ones(len(state.ranks.moved_s), dtype=np.bool_)
+    idle_s = np.minimum(now_s - moved_s(state), now_s - state.away_until_s)
+    late: Flags = idle_s >= late_s(state)
+    return late
+
+
+def _row(state: RunState, group: GroupRows, late: Flags) -> shapes.CollectiveRow:
     most = int(group.entered.max())
-    behind = group.ranks[group.entered < most][:MAX_RANKS].tolist()
-    inside = (group.entered == most) & (group.completed < most)
-    waiting = group.ranks[inside][:MAX_RANKS].tolist()
-    seq = int(group.completed[inside].min()) + 1 if waiting else most
-    told = waiting or group.ranks.tolist()
+    ahead = group.entered == most
+    # Ranks never come quite together, and are not heard at quite the same time.
+    kept = bool(late[group.ranks[ahead]].any())
+    behind = group.ranks[~ahead][:MAX_RANKS].tolist() if kept else []
+    inside = ahead & (group.completed < most)
+    waiting = group.ranks[inside & late[group.ranks]][:MAX_RANKS].tolist()
+    seq = int(group.completed[inside].min()) + 1 if inside.any() else most
+    told = group.ranks[inside][:MAX_RANKS].tolist() or group.ranks.tolist()
     operation = operation_at(state, group, told, seq)
     sources = (state.operations.source_at(rank, group.name, seq) for rank in told[:64])
     return shapes.CollectiveRow(

@@ -35,12 +35,16 @@ class Knowledge:
     pending: str = ""
     """How far an operator's request is, in words; empty when there is none."""
     asked: Pending | None = None
-    """The request itself."""
+    """The request itself; where there is none, the pause that the ranks are in."""
+    standing: bool = False
+    """Whether it is that pause."""
+    launcher: tuple[int, str] | None = None
+    """The process that started the run, and its machine."""
     told: Told = field(default_factory=Told)
 
     def busy(self) -> str:
         """That there is a request in work, in words; empty when there is none."""
-        return "" if self.asked is None else self.asked.busy()
+        return "" if self.asked is None or self.standing else self.asked.busy()
 
 
 def asked_rank(know: Knowledge, request: m.ViewRequest) -> int | None:

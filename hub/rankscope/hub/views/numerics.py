@@ -41,17 +41,18 @@ def numerics(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Nu
         state.inquiries.want(rank, PARAMETER_NORMS, now=True)
         told = part.parameters.newest(rank)
     checked = part.replicas.checked_step
+    signs = _signs(part.episodes.current or part.episodes.scaled)
     return shapes.Numerics(
         run=state.run,
         step=run_step(state),
         steps=steps,
         ranks=[_row(state, one, steps, far) for one in chosen],
         left_out=max(0, state.size() - len(chosen)),
-        signs=_signs(part.episodes.current or part.episodes.scaled),
+        signs=signs,
         findings=findings,
         replicas_checked_step=checked,
         replicas_equal=None if checked is None else not part.replicas.divergences,
-        parameters=_parameters(told) if told is not None else [],
+        parameters=[] if told is None else _parameters(told, _first_seen(findings, signs, rank)),
         parameters_step=told.step if told is not None else None,
     )
 
@@ -148,12 +149,23 @@ def _signs(episode: Episode | None) -> list[shapes.SignRow]:
     return sorted(found, key=place)[:MAX_SIGNS]
 
 
-def _parameters(told: StepNorms) -> list[shapes.ParameterRow]:
-    """Those that are not finite first, then the largest."""
+def _first_seen(
+    findings: list[shapes.Finding], signs: list[shapes.SignRow], rank: int | None
+) -> list[str]:
+    """The parameters of ``rank`` in which something was not finite first: those that the verdict
+    blames, then in the order in which it was seen."""
+    blamed = [one.where.get("parameter", "") for one in findings if rank in one.ranks]
+    return [str(name) for name in blamed if name] + [s.name for s in signs if s.rank == rank]
 
-    def trouble(norm: m.ParameterNorm) -> tuple[bool, float]:
+
+def _parameters(told: StepNorms, first: list[str]) -> list[shapes.ParameterRow]:
+    """Those of ``first`` in their order, then what else is not finite, then the largest."""
+    order = {name: at for at, name in reversed(list(enumerate(first)))}
+
+    def trouble(norm: m.ParameterNorm) -> tuple[bool, int, float]:
         value = norm.local_norm
-        return not norm.value, -value if value is not None and value == value else 0.0
+        size = -value if value is not None and value == value else 0.0
+        return not norm.value, order.get(norm.name, len(first)), size
 
     return [
         shapes.ParameterRow(name=one.name, local_norm=one.local_norm, value=one.value)

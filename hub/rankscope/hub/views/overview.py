@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rankscope.hub import commands, rates
+from rankscope.hub import commands, possible, rates
 from rankscope.hub.diagnose import gravest
 from rankscope.hub.parity import parity_line
 from rankscope.hub.runstate import ENDED, as_of_s, ended_s, exit_code, run_state
@@ -11,6 +11,7 @@ from rankscope.hub.state import RunState
 from rankscope.hub.state.history import KEPT_STEPS
 from rankscope.hub.views import nodes
 from rankscope.hub.views.checkpoints import last
+from rankscope.hub.views.ending import ending
 from rankscope.hub.views.knowledge import (
     Knowledge,
     aged,
@@ -33,8 +34,12 @@ def overview(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Ov
     first_s = state.first_heard_s
     began_s = first_s if state.began_s is None else state.began_s
     rate = rates.steps_per_s(
-        state.history.completed(step, KEPT_STEPS), None if word in ENDED else now_s
+        state.history.completed(step, KEPT_STEPS),
+        None if word in ENDED else now_s,
+        state.controls.pauses,
     )
+    if word == "paused" and rate is not None:
+        rate = 0.0  # its mean leaves pauses out: it is what the run will do again, not what it does
     step_s, spread_s = rates.step_s(steps)
     tokens = rates.tokens_per_step(steps)
     findings = aged(know, now_s)
@@ -47,6 +52,8 @@ def overview(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Ov
     trainer, device = _kind(state)
     most = request.args.get("nodes")
     short = isinstance(most, int) and nodes.count(state) > most
+    known = know.launcher if state.launched else None
+    launcher_pid, launcher_host = (None, "") if known is None else known
     return shapes.Overview(
         run=state.run,
         name=state.name,
@@ -71,10 +78,10 @@ def overview(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Ov
         dropped=state.dropped(),
         bad_frames=state.bad_frames,
         hub_restarts=state.restarts,
-        healthy_s=know.incidents.healthy_s(first_s, now_s),
+        healthy_s=know.incidents.healthy_s(first_s, state.blind, now_s),
         findings={str(severity): number for severity, number in count.items()},
         incidents=know.incidents.count,
-        verdict=gravest(findings),
+        verdict=gravest(findings, stands=word == "stalled"),
         last_checkpoint=last(state),
         exit_code=exit_code(state),
         nodes=[] if short else nodes.nodes(state, now_s),
@@ -88,6 +95,10 @@ def overview(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Ov
         ended_s=ended_s(state, word),
         control=commands.note(state, know.asked, know.pending, now_s),
         parity=parity_line(state),
+        possible=possible.refusals(state, know.busy(), now_s),
+        launcher_pid=launcher_pid,
+        launcher_host=launcher_host,
+        ending=ending(state, word),
     )
 
 

@@ -3,6 +3,7 @@
 from rankscope.hub.diagnose.text import ranks_text
 from rankscope.hub.inquiries import FOREIGN_STACKS, STACKS
 from rankscope.hub.liveness import live
+from rankscope.hub.runstate import ENDED, as_of_s, run_state
 from rankscope.hub.state import RunState
 from rankscope.hub.state.ranks import ALIVE
 from rankscope.hub.state.stacks import StackNote, ThreadNote
@@ -26,11 +27,13 @@ def stacks(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Stac
     state = know.state
     rank = asked_rank(know, request)
     ranks = list(range(state.size())) if rank is None else [rank]
+    word = run_state(state, now_s)
+    as_of = as_of_s(state, word, now_s)
     _ask(state, ranks, now_s, at_once=bool(request.args.get(REFRESH)))
     found = {one: note for one in ranks if (note := state.stacks.newest(one)) is not None}
     places: dict[tuple[int, bool], list[int]] = {}
     for one, note in found.items():
-        outside = note is state.stacks.outside.get(one)
+        outside = state.stacks.is_outside(one, note)
         main = note.main() or note.threads[0]
         places.setdefault((main.stack, outside), []).append(one)
     blamed = {one for finding in know.findings for one in finding.ranks}
@@ -45,11 +48,12 @@ def stacks(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Stac
     return shapes.StacksView(
         run=state.run,
         groups=[
-            _place(state, found[here[0]], here, outside, now_s)
+            _place(state, found[here[0]], here, outside, as_of)
             for (_, outside), here in rarest[:MAX_PLACES]
         ],
         missing=[one for one in ranks if one not in found and there[one]],
         notes=notes,
+        ended=word in ENDED,
         threads=_threads(state, found[rank]) if rank is not None and rank in found else {},
     )
 

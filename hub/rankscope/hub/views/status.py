@@ -10,6 +10,7 @@ from rankscope.hub.runstate import as_of_s, exit_code, run_state
 from rankscope.hub.stall import stalled_s
 from rankscope.hub.state.columns import Integers
 from rankscope.hub.views.checkpoints import last
+from rankscope.hub.views.ending import ending
 from rankscope.hub.views.knowledge import (
     Knowledge,
     aged,
@@ -50,7 +51,7 @@ def status(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Stat
         world_size=state.world_size or state.size(),
         state=word,
         step=step,
-        verdict=gravest(findings),
+        verdict=gravest(findings, stands=word == "stalled"),
         findings=findings,
         ranks=rank_rows(state, now_s, wanted, grad_norm(state, completed(state, step))),
         last_checkpoint=last(state),
@@ -63,6 +64,7 @@ def status(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Stat
         control=commands.note(state, know.asked, know.pending, now_s),
         parity=parity_line(state),
         stopped=stopped(know, word),
+        ending=ending(state, word),
         heard=heard.tolist(),
         heard_ms=np.nan_to_num(heard_s * 1000.0).astype(np.int64).tolist(),
     )

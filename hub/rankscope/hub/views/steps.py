@@ -19,6 +19,8 @@ WARM_UP_STEPS = 3
 """The first steps of a process compile, allocate and connect: who is late in them says nothing."""
 WINDOW = 16
 """Steps over which a rank's medians are taken."""
+LEAST_STEPS = 8
+"""Over fewer of them nobody is called late, nor on time: single steps scatter as much."""
 BEHIND_SHARE = 0.05
 """Of a step: who works less than this longer than usual is not behind."""
 KINDS = frozenset({"straggler", "loader-stalled"})
@@ -47,7 +49,7 @@ def steps(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Steps
         loss=loss,
         phase_s=_phases(done),
         waited_s=[entry.mean_waited_s() for _, entry in done],
-        anomalies=odd_steps(numbers, step_s, loss),
+        anomalies=_with_beginnings(odd_steps(numbers, step_s, loss), know.findings),
         late_steps=late_steps,
         ranks=rows,
         left_out=left_out,
@@ -56,6 +58,17 @@ def steps(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Steps
     if asked is not None:
         _of_rank(state, asked, view)
     return view
+
+
+def _with_beginnings(
+    odd: list[shapes.StepAnomaly], findings: list[shapes.Finding]
+) -> list[shapes.StepAnomaly]:
+    """A loss shows a step later what began in a gradient."""
+    began = [f.step for f in findings if f.kind.startswith("nonfinite") and f.step is not None]
+    for one in odd:
+        if one.what == "loss not finite":
+            one.began_step = max((step for step in began if step <= one.step), default=None)
+    return odd
 
 
 def _phases(done: Steps) -> dict[str, list[float]]:
@@ -83,7 +96,7 @@ def _rows(state: RunState, columns: Integers) -> tuple[list[shapes.StepsRow], in
     rows = []
     for place, rank in enumerate(shown.tolist()):
         phase, late_s, factor = "", None, None
-        if not np.isnan(excess[place]).all():
+        if len(recent) >= LEAST_STEPS and not np.isnan(excess[place]).all():
             worst = int(np.nanargmax(excess[place]))
             late_s = max(0.0, float(excess[place, worst]))
             if late_s > BEHIND_SHARE * step_s:

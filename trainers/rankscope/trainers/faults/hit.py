@@ -14,9 +14,9 @@ from rankscope.trainers.faults.truth import Log
 from rankscope.trainers.launch import Place
 from rankscope.trainers.parallel import Parallel
 
-DWELL_S = 0.3
+DWELL_S = 0.4
 """How long a rank that falls silent of a sudden stays where it is before: an observer that listens
-ten times a second can know no better where that was."""
+six times a second can know no better where that was."""
 
 
 class Struck(Protocol):

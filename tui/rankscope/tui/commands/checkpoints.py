@@ -23,6 +23,7 @@ def run(given: Namespace) -> int:
 
     with source.open_client(given) as client:
         reply = client.ask("checkpoints")
+        source.say_if_old(client)
     view = reply.body
     if not isinstance(view, CheckpointsView):
         raise UserError("the hub's checkpoints are empty; use one rankscope version on both sides")

@@ -26,5 +26,5 @@ def run(given: Namespace) -> int:
     if given.json:
         print(jsontext.dumps(log))
     else:
-        write(incidents_text(log, status))
+        write(incidents_text(log, status, client.run_words))
     return Exit.FINE

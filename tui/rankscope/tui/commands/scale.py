@@ -9,12 +9,16 @@ from rankscope.tui.experiments import options as shared
 HELP = "train on 1, 2, 4, … ranks and measure time, efficiency, memory and volume"
 
 
+RANKS = [1, 2]
+"""Where nobody says on how many."""
+
+
 def options(parser: OneLineParser) -> None:
     count = shared.several(number(1), "whole numbers")
     parser.add_argument(
         "--ranks",
         type=count,
-        default=[1, 2],
+        default=None,
         metavar="LIST",
         help="numbers of ranks, such as 1,2,4 (1,2)",
     )
@@ -43,10 +47,11 @@ def run(given: Namespace) -> int:
     from rankscope.protocol.experiments import Case
     from rankscope.tui.demo.plan import check_ranks
     from rankscope.tui.experiments.running import check_torch
-    from rankscope.tui.experiments.scale import scale
+    from rankscope.tui.experiments.scale import planned, scale
     from rankscope.tui.experiments.scaling import batch_sizes
+    from rankscope.tui.text.output import complain
 
-    ranks = sorted(given.ranks)
+    ranks = sorted(given.ranks or RANKS)
     for count in ranks:
         check_ranks(count)
     shared.check_model(given)
@@ -70,6 +75,8 @@ def run(given: Namespace) -> int:
         )
         for count, batch in batches.items()
     }
+    if given.ranks is None:
+        complain(f"rankscope: {planned(jobs, given.trainer)}")
     found = scale(jobs, given.mode, json=given.json)
     if given.json:
         from rankscope.protocol import jsontext

@@ -32,14 +32,16 @@ def run(given: Namespace) -> int:
 
     args: dict[str, int | str] = {} if given.rank is None else {"rank": given.rank}
     with source.open_client(given) as client:
-        source.ask(client, "stacks", StacksView, args | {"refresh": 1})
+        if not client.replay:
+            source.ask(client, "stacks", StacksView, args | {"refresh": 1})
         end_s = time.monotonic() + WAIT_S
         while True:
             view = source.ask(client, "stacks", StacksView, args)
-            # A run that is over is answered from its recording: nobody takes stacks anew.
+            # A recording answers for a run that is over: nobody takes stacks anew. A hub that still
+            # serves such a run has no fresh ones either.
             ages = [group.age_s for group in view.groups]
             fresh = bool(ages) and not view.missing and max(ages) <= FRESH_S
-            if fresh or time.monotonic() >= end_s:
+            if client.replay or fresh or time.monotonic() >= end_s:
                 break
             time.sleep(POLL_S)
     if given.json:

@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rankscope.protocol.exits import UserError
@@ -26,14 +27,20 @@ key changes threads several times on its way to the screen."""
 
 
 def run_dashboard(
-    source: Source, *, choice: Choice | None = None, unlocked: bool = False, ends_run: bool = False
+    source: Source,
+    *,
+    choice: Choice | None = None,
+    unlocked: bool = False,
+    ends_run: bool = False,
+    at_last: Callable[[int], int] = int,
 ) -> int:
     """Show the dashboard until the user leaves; the exit code of the command.
 
     0 after ``q``, 130 after Ctrl-C, 128+n after a signal, 70 when the dashboard itself failed.
     Mouse reporting stays off: the terminal's own selecting and copying go on working, and keys
     reach everything. ``choice``: what other runs can be gone over to. ``unlocked``: commands need
-    no unlocking first. ``ends_run`` changes what is said of leaving. Raises :class:`UserError`
+    no unlocking first. ``ends_run`` changes what is said of leaving, ``at_last`` what is done where
+    the terminal keeps it from ending (:class:`~.leaving.Leaving`). Raises :class:`UserError`
     when there is no terminal: :func:`~.terminal.is_usable` tells beforehand.
     """
     if not is_usable():
@@ -44,7 +51,7 @@ def run_dashboard(
     poller.start()
     app: Dashboard | None = None
     try:
-        with Leaving() as leaving:
+        with Leaving(at_last) as leaving:
             first = mailbox.peek(FIRST_ANSWER_WITHIN_S) or poller.latest
             colour = "NO_COLOR" not in os.environ
             try:

@@ -24,6 +24,7 @@ from rankscope.tui.dashboard.leaving import Leaving, write_crash_file
 from rankscope.tui.dashboard.mailbox import Mailbox
 from rankscope.tui.dashboard.navigation import Navigation
 from rankscope.tui.dashboard.picture import Picture
+from rankscope.tui.dashboard.render.age import seen
 from rankscope.tui.dashboard.render.line import Line
 from rankscope.tui.dashboard.runkeys import RunKeys
 from rankscope.tui.dashboard.runwatch import RunWatch
@@ -190,6 +191,9 @@ class Dashboard(TimeKeys, ControlKeys, ToolKeys, RunKeys, App[None], inherit_bin
         if room.width < 1 or room.height < 1:
             return
         self._drawn_t_s = room.now_t_s
+        # While the recording is being opened it is this dashboard that does not ask the hub.
+        asks = self._poller.times.is_live or self._picture.snapshot.replay
+        self._picture = seen(self._picture, room.now_t_s if asks else 0.0)
         layout = self._navigation.screen.layout(self._shown(), room)
         self._listed = layout.count
         lines = layout.lines(room.height)
@@ -230,7 +234,8 @@ class Dashboard(TimeKeys, ControlKeys, ToolKeys, RunKeys, App[None], inherit_bin
 
     def _goes_on(self) -> bool:
         """Whether what is shown is the run as it is, which can be commanded."""
-        return not self._picture.ended and not self._picture.stands_still
+        picture = self._picture
+        return not (picture.ended or picture.stands_still or picture.unknown)
 
     def on_resize(self, event: Resize) -> None:
         self.draw()
@@ -243,11 +248,14 @@ class Dashboard(TimeKeys, ControlKeys, ToolKeys, RunKeys, App[None], inherit_bin
         self._notice = self._time_notice() or self._notice
         before = self._picture
         self._picture = replace(before, snapshot=snapshot)
+        if self._overtaken():
+            self._notice = ""
         self._ask_view()
         if self._picture.news != before.news or self._due():
             self.draw()
 
     def _on_tick(self) -> None:
+        self._on_mail()  # what came while a slow terminal held up the loop is not old
         if self._due():
             self.draw()
 
@@ -279,6 +287,7 @@ class Dashboard(TimeKeys, ControlKeys, ToolKeys, RunKeys, App[None], inherit_bin
         screen, room = self._navigation.screen, self._room()
         why = idle(action, screen, self._picture, room, self._listed)
         if why:
+            self._refusal = why if action.group == "control" else ""
             self._moved(why)
         else:
             await self.run_action(action.name)
@@ -360,9 +369,17 @@ class Dashboard(TimeKeys, ControlKeys, ToolKeys, RunKeys, App[None], inherit_bin
         self._poller.request_view(asked or screen.view_wanted(self._picture))
 
     def get_system_commands(self, screen: TextualScreen[object]) -> Iterable[SystemCommand]:
-        """The palette's entries: the registry's, and nothing else."""
+        """The palette's entries: the registry's, and nothing else; what does nothing now says why,
+        by the rule of the footer."""
+        room = self._room()
         for action in actions(self._picture.ends_run):
-            if action.palette:
-                yield SystemCommand(
-                    f"{action.label} ({action.key_text})", action.help, partial(self._do, action)
-                )
+            if not action.palette:
+                continue
+            shown = self._navigation.screen
+            why = idle(action, shown, self._picture, room, self._listed)
+            if action.group == "control" and action.name != "unlock":
+                why = why or room.locked
+            name = f"{action.label} ({action.key_text})"
+            yield SystemCommand(
+                f"{name} · not now" if why else name, why or action.help, partial(self._do, action)
+            )

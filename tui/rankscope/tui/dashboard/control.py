@@ -3,12 +3,10 @@
 Nothing is sent from here; the app does that when :meth:`Control.answer` says so.
 """
 
-from rankscope.protocol.shapes import CheckpointsView
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.line import BLANK, Line, Span, fit, line, wrap
 from rankscope.tui.dashboard.screens.offers import LOCKED, no_command
 from rankscope.tui.feed.commander import Word
-from rankscope.tui.words.checkpoints import why_not
 from rankscope.tui.words.commands import QUESTIONS, consequences
 from rankscope.tui.words.marks import safe
 
@@ -38,7 +36,7 @@ class Control:
 
     def ask(self, command: str, picture: Picture) -> str:
         """Ask about ``command``; not empty: why it cannot be given."""
-        refused = self._refused(picture)
+        refused = self.refused(picture)
         if not refused and not self.unlocked:
             refused = LOCKED
         if not refused:
@@ -50,12 +48,13 @@ class Control:
         if self.unlocked:
             self.unlocked = False
             return "commands are locked again"
-        refused = self._refused(picture)
+        refused = self.refused(picture)
         if not refused:
             self.question = "unlock"
         return refused
 
-    def _refused(self, picture: Picture) -> str:
+    def refused(self, picture: Picture) -> str:
+        """Why nothing can be commanded as things are; empty when something can."""
         return no_command(picture, self._allowed, self._why_not)
 
     def answer(self, key: str) -> str | None:
@@ -76,14 +75,12 @@ class Control:
         """The question as a band over the screen."""
         edge = line(Span("━" * width, "warn"))
         lines = [edge, line("  ", Span(QUESTIONS[self.question], "strong")), BLANK]
-        for text in consequences(self.question, picture.status):
+        for text in consequences(self.question, picture.status, picture.overview):
             lines += [line("  ", each) for each in wrap(safe(text), width - 4, 4)]
-        view = picture.snapshot.view
-        if isinstance(view, CheckpointsView):
-            why = why_not(self.question, view, readonly=False)
-            if why:
-                text = f"As things are it would be refused: {safe(why)}"
-                lines += [line("  ", Span(each, "warn")) for each in wrap(text, width - 4, 3)]
+        why = self.refused(picture) or picture.possible.get(self.question, "")
+        if why:
+            text = f"As things are it would be refused: {safe(why)}"
+            lines += [line("  ", Span(each, "warn")) for each in wrap(text, width - 4, 3)]
         keys = line("  ", Span("y", "accent"), " yes   ", Span("n Esc", "accent"), " no")
         return [fit(each, width) for each in (*lines, BLANK, keys, edge)]
 

@@ -5,12 +5,13 @@ delay for one key with Alt, or for a character that a Mac's Option key types. No
 but over a slow link, or under quick fingers, Esc and the next key come in one packet.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Generator, Iterable
 
-from textual import _xterm_parser
+from textual import _parser, _xterm_parser
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 from textual.drivers import linux_driver
 from textual.events import Key
+from textual.message import Message
 
 ESC = "\x1b"
 LONGER = frozenset(sequence[1] for sequence in ANSI_SEQUENCES_KEYS if len(sequence) > 2)
@@ -28,8 +29,23 @@ words to the left and right on a Mac. None of the characters but Tab means anyth
 class EscapeParser(_xterm_parser.XTermParser):
     """Textual's, with Esc as a key that needs no pause behind it."""
 
+    _escape_again = False
+    """Esc is being heard of a sequence that another Esc broke off."""
+
+    def parse(
+        self, token_callback: Callable[[Message], None]
+    ) -> Generator[_parser.Read1 | _parser.Peek1, str, None]:
+        """As Textual does, but for ``^``, which it tells for the Esc of a broken sequence."""
+
+        def told(token: Message) -> None:
+            again, self._escape_again = self._escape_again, False
+            token_callback(Key("escape", ESC) if again and isinstance(token, Key) else token)
+
+        return super().parse(told)
+
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[Key]:
         """``alt``: ESC came before, and nothing in time that would make a longer sequence."""
+        self._escape_again = sequence == ESC and not alt
         together = len(sequence) == 2 and sequence[0] == ESC
         if together and sequence not in KEPT and sequence[1] not in LONGER:
             alt, sequence = True, sequence[1]

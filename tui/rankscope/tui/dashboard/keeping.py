@@ -6,28 +6,39 @@ import re
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.evidence import evidence_lines
 from rankscope.tui.dashboard.render.line import Line, plain, text_of
 from rankscope.tui.dashboard.screens.base import Room, Screen, head_lines
+from rankscope.tui.words.advice import longest_command
 
 COPY_WIDTH = 100
+BESIDE = 20
+"""Columns that stand beside a command."""
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def verdict_text(picture: Picture, now_t_s: float) -> str:
     """Which run it is, how it is, and what that rests on: for a message to a colleague."""
-    head = head_lines(picture, Room(COPY_WIDTH, 50, now_t_s), brief=False)
-    return text_block([*head[:-1], (), *evidence_lines(picture, COPY_WIDTH)])
+    width = _wide_enough(picture, COPY_WIDTH)
+    head = head_lines(picture, Room(width, 50, now_t_s), brief=False)
+    return text_block([*head[:-1], (), *evidence_lines(picture, width)])
 
 
 def whole_screen(screen: Screen, picture: Picture, room: Room) -> str:
     """All lines of ``screen``, those that are scrolled away among them, without the keys."""
-    layout = screen.layout(picture, room)
+    layout = screen.layout(picture, replace(room, width=_wide_enough(picture, room.width)))
     middle = [layout.line_at(y) for y in range(layout.count)]
     return text_block([*layout.top, *middle, *layout.bottom[:-1]])
+
+
+def _wide_enough(picture: Picture, width: int) -> int:
+    """``width``, or more where a command to be copied would be cut."""
+    commands = (longest_command(finding.next) for finding in picture.findings)
+    return max(width, *(length + BESIDE for length in commands), 0)
 
 
 def text_block(lines: Sequence[Line]) -> str:

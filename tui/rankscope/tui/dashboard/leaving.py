@@ -31,9 +31,18 @@ RESTORE = (
 
 
 class Leaving:
-    """Turns signals into an orderly exit with code 128+signal. A context manager."""
+    """Turns signals into an orderly exit with code 128+signal. A context manager.
 
-    def __init__(self) -> None:
+    ``at_last`` is called with the code where the terminal keeps the dashboard from ending, and says
+    with which one the process ends: whoever has more to do than to show does it there. It runs in a
+    thread, and the block does not end any more.
+    """
+
+    def __init__(self, at_last: Callable[[int], int] = int) -> None:
+        self._at_last = at_last
+        self._end: threading.Thread | None = None
+        self._turn = threading.Lock()
+        self._owned = False
         self._attributes: list[Any] | None = None
         self._before: dict[signal.Signals, Any] = {}
         self._ask: Callable[[int], None] | None = None
@@ -50,7 +59,10 @@ class Leaving:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._done.set()
+        with self._turn:
+            self._done.set()
+        if self._owned and self._end is not None:
+            self._end.join()
         for number, handler in self._before.items():
             # None: a handler that was not installed from Python, and cannot be put back.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
@@ -65,9 +77,10 @@ class Leaving:
         """An exit has begun: should it not end soon, the process ends with ``code`` anyway."""
         if not self._armed:
             self._armed = True
-            threading.Thread(
+            self._end = threading.Thread(
                 target=self._end_anyway, args=(code,), name="rankscope-leaving", daemon=True
-            ).start()
+            )
+            self._end.start()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         # The first one counts: a hang-up is often followed by SIGTERM.
@@ -78,12 +91,18 @@ class Leaving:
             self._ask(self.code)
 
     def _end_anyway(self, code: int) -> None:
-        if self._done.wait(PATIENCE_S):
-            return
+        self._done.wait(PATIENCE_S)
+        with self._turn:
+            if self._done.is_set():
+                return
+            self._owned = True
         restoring = threading.Thread(target=self.restore, daemon=True)
         restoring.start()
         restoring.join(0.5)  # a terminal that does not read takes no bytes either
-        os._exit(code)
+        try:
+            code = self._at_last(code)
+        finally:
+            os._exit(code)
 
     def restore(self) -> None:
         """Put the terminal back as it was found, without Textual."""

@@ -19,7 +19,7 @@ def _largest(value: float | None) -> float:
 
 
 ORDERS: tuple[str, ...] = (
-    *("rank", "state", "step", "for", "a step", "peak", "loss", "‖g‖", "heard"),
+    *("rank", "state", "in step", "for", "a step", "peak", "loss", "‖g‖", "heard"),
 )
 """Titles of the columns by which the table can be sorted; the first is how it begins."""
 
@@ -35,7 +35,7 @@ def ordered(
 def _key(order: str, picture: Picture) -> Key | None:
     keys: dict[str, Key] = {
         "state": lambda row: TONES[picture.mark(row.rank).tone],
-        "step": lambda row: row.step,
+        "in step": lambda row: row.step,
         "for": lambda row: _largest(row.phase_s),
         "a step": lambda row: _largest(row.step_s),
         "peak": lambda row: _largest(row.memory_peak_bytes),

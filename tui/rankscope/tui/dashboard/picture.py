@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from rankscope.protocol.shapes import Finding, Overview, RankRow, Status
+from rankscope.protocol.pasting import named
+from rankscope.protocol.shapes import CheckpointsView, Finding, Overview, RankRow, Status
 from rankscope.tui.dashboard.standing import ByRank, Nodes, Stand, stand_of
 from rankscope.tui.feed.poller import Snapshot
-from rankscope.tui.words.blame import ABSENT, BLAMED
+from rankscope.tui.words.blame import ABSENT, BLAMED, faded
 from rankscope.tui.words.marks import Mark
 
 ENDED = ("finished", "failed")
@@ -35,6 +36,8 @@ class Picture:
     ones."""
     opening: bool = False
     """One has gone back in time, and the recording is still being read: nothing newer is asked."""
+    silent: bool = False
+    """The hub has a question for longer than an answer takes, and is not given up yet."""
     memory: Memory = field(default_factory=Memory, compare=False, repr=False)
 
     @property
@@ -45,10 +48,30 @@ class Picture:
     def overview(self) -> Overview | None:
         return self.snapshot.overview
 
+    def command(self, text: str) -> str:
+        """``text``, a command of ours, as it means this run in another terminal."""
+        return named(text, self.snapshot.run_words)
+
+    @property
+    def possible(self) -> Mapping[str, str]:
+        """For each command why it would be refused now; empty where nobody has said."""
+        view = self.snapshot.view
+        if isinstance(view, CheckpointsView):
+            return view.possible
+        return {} if self.overview is None else self.overview.possible
+
     @property
     def stands_still(self) -> bool:
         """It is of the past, or frozen: nothing in it grows older, and it commands nothing."""
         return self.snapshot.past is not None or self.frozen_t_s is not None
+
+    @property
+    def unknown(self) -> bool:
+        """No hub is there to say how the run is now: all that is shown was true when one said so
+        last. Never of a run that has ended, nor of a picture that is meant to stand still."""
+        if self.status is None or self.ended or self.stands_still:
+            return False
+        return self.silent or self.snapshot.link == "away" or self.snapshot.replay
 
     @property
     def ended(self) -> bool:
@@ -98,27 +121,41 @@ class Picture:
         return ByRank(self.stand.places, self.status.ranks)
 
     @cached_property
+    def _marks(self) -> list[Mark]:
+        """By place in the rows."""
+        if self.stand is None:
+            return []
+        if not self.unknown:
+            return self.stand.marks
+        return [
+            faded(row, mark) for row, mark in zip(self.stand.came, self.stand.marks, strict=True)
+        ]
+
+    @cached_property
     def marks(self) -> Mapping[int, Mark]:
         """Of those that were heard of; :meth:`mark` knows the others, too."""
-        return {} if self.stand is None else ByRank(self.stand.places, self.stand.marks)
+        return {} if self.stand is None else ByRank(self.stand.places, self._marks)
 
     def mark(self, rank: int) -> Mark:
         known = self.marks.get(rank)
         if known is not None:
             return known
-        return BLAMED if self.stand is not None and rank in self.stand.blame.critical else ABSENT
+        blamed = self.stand is not None and rank in self.stand.blame.critical
+        return BLAMED if blamed and not self.unknown else ABSENT
 
     def marks_of(self, ranks: Sequence[int]) -> list[Mark]:
         """The marks of many ranks."""
         stand = self.stand
         if stand is None or stand.places is not None or (ranks and max(ranks) >= len(stand.came)):
             return [self.mark(rank) for rank in ranks]
-        return [stand.marks[rank] for rank in ranks]
+        return [self._marks[rank] for rank in ranks]
 
-    @property
+    @cached_property
     def tally(self) -> Counter[Mark]:
         """How many ranks have each mark."""
-        return Counter() if self.stand is None else self.stand.tally
+        if self.stand is None:
+            return Counter()
+        return Counter(map(self.mark, self.order)) if self.unknown else self.stand.tally
 
     @property
     def nodes(self) -> Nodes:

@@ -1,6 +1,7 @@
 """The keys that search, order, take away and change the look."""
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankscope.tui.dashboard.keeping import verdict_text, whole_screen, write_text
@@ -27,6 +28,7 @@ class ToolKeys:
         def draw(self) -> None: ...
         def action_redraw(self) -> None: ...
         def copy_to_clipboard(self, text: str) -> None: ...
+        def _not_given(self) -> bool: ...
 
     _typed: Typed | None = None
     """The filter that is being typed."""
@@ -62,10 +64,16 @@ class ToolKeys:
         self.draw()
 
     def action_copy(self) -> None:
+        if self._not_given():
+            return
         text = self._navigation.screen.copied(self._picture)
-        what = "its name" if text is not None else "the verdict with its evidence"
+        what = "its name was" if text is not None else "the verdict with its evidence was"
         self.copy_to_clipboard(text or verdict_text(self._picture, time.monotonic()))
-        self._moved(f"copied {what}")
+        # Whether the terminal takes it cannot be asked; many are told not to.
+        self._moved(
+            f"{what} sent to the terminal's clipboard (OSC 52); if it is not there: "
+            f"w writes the screen to a file in {Path.cwd()}"
+        )
 
     def action_write_screen(self) -> None:
         screen = self._navigation.screen

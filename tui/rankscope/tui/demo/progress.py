@@ -44,6 +44,7 @@ def progress_line(overview: Overview, steps: int) -> str:
         healthy_s=None,
         exit_code=overview.exit_code,
         attached=bool(overview.world_size),
+        ending=overview.ending,
     )
     words = f"{found.glyph} {found.head}"
     if overview.verdict is not None and overview.verdict.severity != "info":

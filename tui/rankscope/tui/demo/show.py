@@ -4,18 +4,20 @@ import subprocess
 import threading
 import time
 from contextlib import closing
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
-from rankscope.protocol import jsontext
+from rankscope.protocol import jsontext, rundir
+from rankscope.protocol.checkpoints import find
 from rankscope.protocol.exits import Exit, UserError
 from rankscope.protocol.shapes import Overview, Status
 from rankscope.tui.demo.plan import Plan
 from rankscope.tui.demo.progress import document, in_demo_words, progress_line, summary_line
 from rankscope.tui.demo.watch import Watch
 from rankscope.tui.feed.merge import ENDED_STATES
-from rankscope.tui.launcher.child import exit_on_signals
+from rankscope.tui.launcher.child import ASK, Signals
 from rankscope.tui.launcher.foreground import LOG_NAME, last_words, private_log
 from rankscope.tui.launcher.session import Session, say
 from rankscope.tui.text.output import complain
@@ -27,6 +29,8 @@ ENDS_WITHIN_S = 20.0
 """How long a demonstration that was quit may take to end by itself."""
 LAST_LINES = 5
 MAX_LOG_BYTES = 256 * 1024
+SAVED = "checkpoints"
+"""In the run's own directory: what an operator has saved is there for as long as the run is."""
 
 
 def show_demo(plan: Plan, *, headless: bool, json: bool) -> int:
@@ -35,15 +39,25 @@ def show_demo(plan: Plan, *, headless: bool, json: bool) -> int:
     if on_screen and find_spec("textual") is None:
         say("the dashboard needs textual (pip install 'rankscope[tui]'); showing lines instead")
         on_screen = False
-    session = Session.open(plan.command, name=f"demo-{plan.trainer}")
-    log = session.directory.path / LOG_NAME
-    with private_log(log) as output:
-        if on_screen:
-            return _on_screen(session, plan, output, log)
-        return _in_lines(session, plan, output, log, json)
+    run = rundir.new_run_id(time.time())
+    plan = saving(plan, rundir.runs_home() / run / SAVED)
+    with Signals() as signals:
+        session = Session.open(plan.command, name=f"demo-{plan.trainer}", run_id=run)
+        log = session.directory.path / LOG_NAME
+        with private_log(log) as output:
+            if on_screen:
+                return _on_screen(session, signals, plan, output, log)
+            return _in_lines(session, signals, plan, output, log, json)
 
 
-def _in_lines(session: Session, plan: Plan, output: IO[bytes], log: Path, json: bool) -> int:
+def saving(plan: Plan, directory: Path) -> Plan:
+    """``plan`` with a checkpointer that saves to ``directory`` when an operator asks for it."""
+    return replace(plan, command=(*plan.command, "--checkpoint-dir", str(directory)))
+
+
+def _in_lines(
+    session: Session, signals: Signals, plan: Plan, output: IO[bytes], log: Path, json: bool
+) -> int:
     began_s = time.monotonic()
 
     def show_line(overview: Overview) -> None:
@@ -53,9 +67,10 @@ def _in_lines(session: Session, plan: Plan, output: IO[bytes], log: Path, json: 
             say(progress_line(overview, plan.steps))
 
     with closing(Watch(session, show_line)) as watch:
-        code = session.run(
-            plan.command, output, stdin=subprocess.DEVNULL, extra=plan.environ, each=watch.tick
+        session.start(
+            plan.command, output, stdin=subprocess.DEVNULL, extra=plan.environ, signals=signals
         )
+        code = session.wait(signals, each=watch.tick)
         _refuse_as_the_trainer_did(session, plan, code, log)
         status = session.finish(code)
         watch.look()
@@ -65,32 +80,56 @@ def _in_lines(session: Session, plan: Plan, output: IO[bytes], log: Path, json: 
         say(last_words(session, code, None))
         return code or Exit.UNREACHABLE
     took_s = time.monotonic() - began_s
+    _say_saved(session)
     say(summary_line(status, watch.losses, took_s))
     if json:
         print(jsontext.dumps(document(status, watch.losses)))
     return code
 
 
-def _on_screen(session: Session, plan: Plan, output: IO[bytes], log: Path) -> int:
+def _on_screen(session: Session, signals: Signals, plan: Plan, output: IO[bytes], log: Path) -> int:
     """The dashboard until it is quit, which ends a training that is still going."""
-    with exit_on_signals():
-        child = session.start(plan.command, output, stdin=subprocess.DEVNULL, extra=plan.environ)
-        over = threading.Event()
-        supervisor = session.wait_in_thread(over)
-        try:
-            left = show(session.directory, title=session.name, readonly=False, ends_run=True)
-        finally:
-            over.set()
-            supervisor.join()
-            was_running = child.poll() is None
-            if was_running:
-                say("ending the demo's training …")
-            code = child.end(ENDS_WITHIN_S) if was_running else child.poll() or 0
+    child = session.start(
+        plan.command, output, stdin=subprocess.DEVNULL, extra=plan.environ, signals=signals
+    )
+    over = threading.Event()
+    supervisor = session.wait_in_thread(over)
+
+    def at_last(left: int) -> int:
+        """The terminal reads nothing: end it without a word."""
+        over.set()
+        supervisor.join()
+        code = child.end(ENDS_WITHIN_S)
+        session.finish(code)
+        return left or code
+
+    try:
+        # The dashboard heeds signals by itself; one that came before it ends the demo, too.
+        came = signals.take(ASK)
+        left = (
+            128 + came[0]
+            if came
+            else show(
+                session.directory,
+                title=session.name,
+                readonly=False,
+                ends_run=True,
+                at_last=at_last,
+            )
+        )
+    finally:
+        over.set()
+        supervisor.join()
+        was_running = child.poll() is None
+        if was_running:
+            say("ending the demo's training …")
+        code = child.end(ENDS_WITHIN_S, signals) if was_running else child.poll() or 0
     if not was_running:
         _refuse_as_the_trainer_did(session, plan, code, log)
     status = session.finish(code)
     if not was_running and code != Exit.FINE:
         _say_why(log, known=status is not None and status.verdict is not None)
+    _say_saved(session)
     by_user = was_running and left in (Exit.FINE, Exit.INTERRUPTED)
     say(ended_by_user(session, status) if by_user else last_words(session, code, status))
     if left:
@@ -101,7 +140,7 @@ def _on_screen(session: Session, plan: Plan, output: IO[bytes], log: Path) -> in
 def ended_by_user(session: Session, status: Status | None) -> str:
     """The last word on a demonstration that was quit: that is no failure."""
     at = "" if status is None else f" at step {numbers.count(status.step)}"
-    return f"demo ended by you{at}; look again with: rankscope status {session.directory.run}"
+    return f"demo ended by you{at}; look again with: {session.command('status')}"
 
 
 def _refuse_as_the_trainer_did(session: Session, plan: Plan, code: int, log: Path) -> None:
@@ -116,6 +155,13 @@ def _refuse_as_the_trainer_did(session: Session, plan: Plan, code: int, log: Pat
         if line.startswith(start):
             session.discard()
             raise UserError(in_demo_words(safe(line.removeprefix(start))))
+
+
+def _say_saved(session: Session) -> None:
+    """Where what was saved is."""
+    saved = session.directory.path / SAVED
+    if find(saved)[0]:
+        say(f"checkpoints are in {saved}")
 
 
 def _say_why(log: Path, known: bool) -> None:

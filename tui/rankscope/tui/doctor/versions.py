@@ -13,6 +13,7 @@ EXTRAS = {
     "textual": "the dashboard needs it: pip install 'rankscope[tui]'",
     "torch": "ranks need it, and demo: pip install 'rankscope[torch]'",
     "py-spy": "stacks of hung ranks need it: pip install 'rankscope[torch]'",
+    "isal": "zlib checksums what is saved without it, slower: pip install 'rankscope[torch]'",
     "nvidia-ml-py": "GPU readings need it: pip install 'rankscope[gpu]'",
 }
 TORCH_TIMEOUT_S = 120.0

@@ -10,7 +10,7 @@ from rankscope.tui.drill import table
 from rankscope.tui.drill.book import Book
 from rankscope.tui.drill.plan import Setting, Trial
 from rankscope.tui.drill.trial import run
-from rankscope.tui.text.output import complain, untoned, write
+from rankscope.tui.text.output import complain, untoned, width, write
 
 
 def drill(
@@ -29,7 +29,7 @@ def drill(
         for line in lines:
             complain(untoned(line))
 
-    tell(table.heading(setting, len(trials)))
+    tell(table.heading(setting, len(trials), width()))
     rows: list[DrillRow] = []
     for trial in trials:
         row = book.get(str(trial.spec))
@@ -37,7 +37,7 @@ def drill(
             row = run(trial, wait_s)
             book.add(row)
         rows.append(row)
-        tell(table.lines(row))
+        tell(table.lines(row, width()))
     tell(table.summary(rows))
     if json:
         print(jsontext.dumps(rows))

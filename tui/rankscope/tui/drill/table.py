@@ -1,20 +1,22 @@
 """A drill for people: one line a fault, and under it what was wrong with the verdict. Pure."""
 
-import textwrap
 from collections.abc import Sequence
 
 from rankscope.protocol.shapes import DrillRow
 from rankscope.tui.drill.plan import Setting
 from rankscope.tui.text.output import toned
+from rankscope.tui.text.table import clipped
 from rankscope.tui.words import numbers
+from rankscope.tui.words.advice import advice_lines
 from rankscope.tui.words.marks import safe
 
-FAULT_CHARS = 26
-FOUND_CHARS = 44
-WIDTH = 100
+FAULT_CHARS = 22
+LATENCY, AFTER = 7, 10
+LEAST_FOUND, MOST_FOUND = 20, 50
+WIDTH = 80
 
 
-def heading(setting: Setting, trials: int) -> list[str]:
+def heading(setting: Setting, trials: int, width: int = WIDTH) -> list[str]:
     if setting.script is None:
         trains, attached = setting.trainer, f", attach {setting.attach}"
     else:
@@ -22,18 +24,29 @@ def heading(setting: Setting, trials: int) -> list[str]:
     return [
         f"{numbers.plural(trials, 'fault')}, each in a run of its own: {trains}, "
         f"{numbers.plural(setting.ranks, 'rank')}{attached}",
-        f"  {'fault':<{FAULT_CHARS}} {'found':<{FOUND_CHARS}} latency  after step",
+        f"  {'fault':<{FAULT_CHARS}} {'found':<{_room(width)}} latency  after step",
     ]
 
 
-def lines(row: DrillRow) -> list[str]:
-    """The line of one fault; ``✓`` exact, ``✗`` not."""
+def lines(row: DrillRow, width: int = WIDTH) -> list[str]:
+    """The line of one fault; ``✓`` exact, ``✗`` not. A fault of a long name stands on a line of
+    its own."""
     mark = toned("✓", "good") if row.exact else toned("✗", "bad")
-    found = _found(row)
-    first = f"{mark} {row.fault:<{FAULT_CHARS}} {found:<{FOUND_CHARS}} {_seconds(row.latency_s):>7}"
+    room = _room(width)
+    verdict = f"{_found(row, room):<{room}} {_seconds(row.latency_s):>{LATENCY}}"
     if row.after_step_s is not None:
-        first += f"  {_seconds(row.after_step_s):>10}"
-    return [first, *_note(row.note)]
+        verdict += f"  {_seconds(row.after_step_s):>{AFTER}}"
+    fault = safe(row.fault)
+    if len(fault) <= FAULT_CHARS:
+        told = [f"{mark} {fault:<{FAULT_CHARS}} {verdict}"]
+    else:
+        told = [f"{mark} {fault}", f"{'':<{FAULT_CHARS + 2}} {verdict}"]
+    return [*told, *("    " + line for line in advice_lines(safe(row.note), width - 4))]
+
+
+def _room(width: int) -> int:
+    """Characters for what was found."""
+    return max(LEAST_FOUND, min(MOST_FOUND, width - FAULT_CHARS - LATENCY - AFTER - 6))
 
 
 def summary(rows: Sequence[DrillRow]) -> list[str]:
@@ -49,19 +62,15 @@ def _seconds(value: float | None) -> str:
     return "–" if value is None else f"{value:.1f} s"
 
 
-def _found(row: DrillRow) -> str:
+def _found(row: DrillRow, room: int) -> str:
+    """Kind, ranks and step; the phase where there is room for it."""
     if row.found is None:
         return "nothing"
-    where = "".join(
-        f", {key} {row.found.where[key]}" for key in ("phase",) if key in row.found.where
-    )
-    ranks = ",".join(map(str, row.found.ranks)) or "none"
+    ranks = ",".join(map(str, row.found.ranks))
+    who = f"rank {ranks}" if ranks else "no rank"
     step = "" if row.found.step is None else f" step {row.found.step}"
-    text = safe(f"{row.found.kind} rank {ranks}{step}{where}")
-    return text if len(text) <= FOUND_CHARS else text[: FOUND_CHARS - 1] + "…"
-
-
-def _note(note: str) -> list[str]:
-    return textwrap.wrap(
-        safe(note), WIDTH, initial_indent="    ", subsequent_indent="    ", break_long_words=False
-    )
+    text = safe(f"{row.found.kind} {who}{step}")
+    if "phase" in row.found.where:
+        with_phase = safe(f"{text}, {row.found.where['phase']}")
+        text = with_phase if len(with_phase) <= room else text
+    return clipped(text, room)

@@ -58,7 +58,7 @@ def run(trial: Trial, wait_s: float) -> DrillRow:
         finally:
             _leave(session, keep=keep)
     if not exact:
-        row.note += f"; look with: rankscope status {session.directory.run}"
+        row.note += f"; look with: {session.command('status')}"
     return row
 
 

@@ -29,6 +29,17 @@ def scale(jobs: Mapping[int, Job], mode: str, *, json: bool) -> Scaling:
     return scaled(jobs, mode, found, failed, cores.usable_cores())
 
 
+def planned(jobs: Mapping[int, Job], trainer: str) -> str:
+    """What is about to run, for somebody who did not say on how many ranks."""
+    counts = [str(ranks) for ranks in jobs]
+    told = " and then ".join(filter(None, (", ".join(counts[:-1]), counts[-1])))
+    updates = sum(job.updates for job in jobs.values())
+    return (
+        f"trains with {trainer} on {told} rank{'s' * (counts != ['1'])}, {updates} updates in all, "
+        "which may take a minute or more; other numbers: --ranks 1,2,4"
+    )
+
+
 def scaled(
     jobs: Mapping[int, Job],
     mode: str,

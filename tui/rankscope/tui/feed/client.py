@@ -15,11 +15,14 @@ from typing import Self
 import msgspec
 import zmq
 
-from rankscope.protocol import codec, limits, messages, shapes
+from rankscope.protocol import codec, limits, messages, pasting, shapes
 from rankscope.protocol.exits import UserError
 from rankscope.protocol.keys import ClientKey
+from rankscope.protocol.rundir import HubProcess
 from rankscope.protocol.version import MAJOR
 from rankscope.tui.feed.link import Event, LinkError, LinkState
+from rankscope.tui.feed.naming import name_run
+from rankscope.tui.feed.process import words
 
 TIMEOUT_S = 5.0
 NOBODY_PATIENCE_S = 2.5
@@ -44,13 +47,12 @@ _EVENT = struct.Struct("=Hi")
 asyncio, which would double the time this module takes to load."""
 
 
+FATE_UNKNOWN = "whether it took the command is unknown: look with rankscope status"
+
+
 def _of_command(error: LinkError, sent: bool) -> LinkError:
     """``error`` with what became of the command."""
-    fate = (
-        "whether it took the command is unknown: look with rankscope status"
-        if sent
-        else "the command was not given"
-    )
+    fate = FATE_UNKNOWN if sent else "the command was not given"
     return LinkError(error.cause, f"{error}; {fate}", error.exit_code)
 
 
@@ -84,10 +86,24 @@ class HubClient:
     replay = False
     """Whether the answers come from a recording (see ``reach``)."""
 
-    def __init__(self, endpoint: str, key: ClientKey, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        key: ClientKey,
+        *,
+        run_words: str = "",
+        timeout_s: float = TIMEOUT_S,
+        process: HubProcess | None = None,
+    ) -> None:
+        """``run_words``: what commands name the run with that the hub suggests (``pasting``).
+        ``process``: the hub's, where it is one of this machine."""
         self.endpoint = check_endpoint(endpoint)
+        self.run_words = run_words
         self.role = key.role
+        self.age_said = False
+        """Whether the user knows already that a recording answers, and how old it is."""
         self._timeout_s = timeout_s
+        self._process = process
         self._requests = itertools.count(1)
         self._link = LinkState(endpoint)
         self._gone: LinkError | None = None
@@ -161,6 +177,7 @@ class HubClient:
                     "refused",
                     f"cannot read the hub's {view} ({error}); use one rankscope version on both",
                 ) from None
+            name_run(body, self.run_words)
         return Reply(view, answer.version, answer.hub_s, answer.changed, body)
 
     def command(
@@ -176,7 +193,10 @@ class HubClient:
         answer = self._exchange(request, timeout_s, repeat=False)
         if not isinstance(answer, messages.CommandReply):
             raise LinkError("refused", f"the hub at {self.endpoint} answered out of turn")
-        return answer
+        return msgspec.structs.replace(answer, text=self._named(answer.text))
+
+    def _named(self, text: str) -> str:
+        return pasting.named(text, self.run_words)
 
     def send(self, message: messages.Message, *, timeout_s: float | None = None) -> None:
         """Send a message that has no reply, and wait until the hub has it.
@@ -203,16 +223,17 @@ class HubClient:
             elapsed_s = time.monotonic() - start_s
             patience_s = min(waited_s, NOBODY_PATIENCE_S) if self._link.nobody else waited_s
             if elapsed_s >= patience_s:
-                error = self._link.timed_out(elapsed_s)
-                raise error if repeat else _of_command(error, sent)
+                error = self._link.timed_out(elapsed_s, words(self._process))
+                if not repeat:
+                    error = _of_command(error, sent)
+                raise LinkError(error.cause, self._named(str(error)), error.exit_code)
             self._poller.register(self._socket, zmq.POLLIN if sent else zmq.POLLIN | zmq.POLLOUT)
             ready = dict(self._poller.poll(min(100, int((waited_s - elapsed_s) * 1000) + 1)))
             if self._monitor in ready and self._lost_link() and sent:
                 if not repeat:
                     raise LinkError(
                         "lost",
-                        f"the hub at {self.endpoint} went away; whether it took the command is "
-                        "unknown: look with rankscope status",
+                        self._named(f"the hub at {self.endpoint} went away; {FATE_UNKNOWN}"),
                     )
                 sent = False
                 continue

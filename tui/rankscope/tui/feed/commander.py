@@ -11,6 +11,7 @@ from rankscope.protocol.exits import UserError
 from rankscope.protocol.messages import CommandReply
 from rankscope.protocol.shapes import CheckpointsView, Command
 from rankscope.tui.feed.client import Reply
+from rankscope.tui.words.checkpoints import beyond
 
 ASK_EVERY_S = 0.3
 FOLLOW_S = 900.0
@@ -26,6 +27,8 @@ class Word:
     command: str
     stage: Stage
     text: str
+    saved_step: int | None = None
+    """Of a save that is over, when it was made."""
 
 
 class Connection(Protocol):
@@ -88,7 +91,7 @@ class Commander:
                 continue
             text = came_of(view, request)
             if text is not None:
-                tell(Word(command, "over", text))
+                tell(Word(command, "over", text, _saved_step(view, request)))
                 return
 
 
@@ -97,13 +100,24 @@ def came_of(view: CheckpointsView, request: int) -> str | None:
     that was asked for."""
     over: Command | None = next((one for one in view.commands if one.request == request), None)
     saved = next((one for one in view.outcomes if one.request == request), None)
+    if over is None and view.request == request:
+        saved = None  # what is in work is not over
+    if saved is not None and saved.ok and (over is None or over.command == "checkpoint"):
+        # In the words of the line that tells of the newest one: a later save may overtake it.
+        more = saved.text.partition(saved.path)[2]
+        return f"checkpoint of step {saved.step} verified: {saved.path}{more}"
     if over is not None:
+        word = over.state.replace("-", " ")
         text = over.text or ("" if saved is None else saved.path or saved.text)
-        return f"{over.command} {over.state.replace('-', ' ')}: {text}".removesuffix(": ")
-    if saved is not None and view.request != request:
-        state = "done" if saved.ok else "failed"
-        return f"checkpoint of step {saved.step} {state}: {saved.path if saved.ok else saved.text}"
+        return f"{over.command} {word}: {beyond(word, text)}".removesuffix(": ")
+    if saved is not None:
+        return f"checkpoint of step {saved.step} failed: {beyond('failed', saved.text)}"
     work = view.command
     if work is not None and work.request == request and work.state == "paused":
         return f"paused after step {work.step}" if work.step is not None else "paused"
     return None
+
+
+def _saved_step(view: CheckpointsView, request: int) -> int | None:
+    """The step of the checkpoint that came of ``request``."""
+    return next((one.step for one in view.outcomes if one.request == request and one.ok), None)

@@ -8,8 +8,9 @@ from rankscope.protocol.exits import UserError
 from rankscope.protocol.shapes import Incidents, Overview, RankDetail, Shape, Status
 from rankscope.tui.feed.client import Reply
 from rankscope.tui.feed.link import LinkError
-from rankscope.tui.feed.merge import Held, merge, overview_at, status_at
+from rankscope.tui.feed.merge import ENDED_STATES, Held, merge, overview_at, status_at
 from rankscope.tui.feed.playhead import Past
+from rankscope.tui.words.nohub import older
 
 NODES_AT_MOST = 128
 """More machines than this are asked for in short: no screen has a line for each."""
@@ -21,6 +22,7 @@ class Connection(Protocol):
     """What is needed of a :class:`~rankscope.tui.feed.client.HubClient`."""
 
     replay: bool
+    run_words: str
 
     def ask(
         self,
@@ -65,6 +67,13 @@ class Snapshot:
     """The hub's clock when ``view`` came: its ages are as of then."""
     past: Past | None = None
     """Not None: this is no live picture but of that moment of the recording."""
+    silent: bool = False
+    """While the hub is away: it takes connections and does not answer, so nobody restarts it."""
+    run_words: str = ""
+    """What a command names the run with, from another terminal."""
+    behind_s: float = 0.0
+    """How old what the recording knows last was at ``taken_t_s``; 0 for a live hub's answer and
+    where the run has ended."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +132,14 @@ class Follower:
         self._overview_version = overview.version
         hub_s = max(hub_s, overview.hub_s)
         found = self._ask_view(connection, view, more)
+        whole = None if self._held is None else status_at(self._held, hub_s)
+        behind_s = 0.0
+        if connection.replay and whole is not None and whole.state not in ENDED_STATES:
+            # The recording of a run that had not ended: what it knows last grows older outside.
+            behind_s = max(0.0, time.time() - hub_s)
+            whole = older(whole, behind_s)
         return Snapshot(
-            status=None if self._held is None else status_at(self._held, hub_s),
+            status=whole,
             overview=None if self._overview is None else overview_at(*self._overview, hub_s),
             hub_s=hub_s,
             age_s=0.0,
@@ -132,10 +147,12 @@ class Follower:
             error="",
             taken_t_s=time.monotonic(),
             replay=connection.replay,
+            run_words=connection.run_words,
             rank=self._ask_rank(connection, rank, more),
             incidents=self._ask_incidents(connection, more) if incidents else None,
             view=None if found is None else found[0],
             view_hub_s=None if found is None else found[1],
+            behind_s=behind_s,
         )
 
     def _ask_rank(

@@ -78,8 +78,12 @@ class LinkState:
             "(keys/viewer.json in its directory; its owner has it)",
         )
 
-    def timed_out(self, waited_s: float) -> LinkError:
-        """Why there was no answer within ``waited_s``."""
+    def timed_out(self, waited_s: float, process: str = "") -> LinkError:
+        """Why there was no answer within ``waited_s``. ``process``: what the hub's process does and
+        what would help, where that is known (``feed.process``)."""
+        if process and (self.ready or self._connected):
+            text = f"no word from the hub at {self.endpoint} for {waited_s:.1f} s: {process}"
+            return LinkError("silent", text, Exit.TIMED_OUT)
         if self.ready:
             return LinkError(
                 "silent",

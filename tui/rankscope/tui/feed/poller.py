@@ -14,6 +14,7 @@ from dataclasses import replace
 from rankscope.protocol.exits import UserError
 from rankscope.protocol.shapes import Recording
 from rankscope.tui.feed.follower import Connection, Follower, Snapshot, Wanted
+from rankscope.tui.feed.link import LinkError
 from rankscope.tui.feed.timesource import TimeSource
 
 __all__ = ["Connection", "Poller", "Snapshot", "Wanted"]
@@ -133,7 +134,8 @@ class Poller:
             self._drop_past()
             self.latest = self._ask_live()
         except UserError as error:
-            self._lost(wants_past, str(error))
+            silent = isinstance(error, LinkError) and error.cause == "silent"
+            self._lost(wants_past, str(error), silent)
         except Exception as error:  # noqa: BLE001 - a dead thread would freeze the screen in silence
             self._lost(wants_past, f"rankscope failed: {type(error).__name__}: {error}")
 
@@ -184,19 +186,19 @@ class Poller:
         self._recording = (reply.body, now_t_s)
         return reply.body
 
-    def _lost(self, past: bool, error: str) -> None:
+    def _lost(self, past: bool, error: str, silent: bool = False) -> None:
         if past:
             self._drop_past()
             if self.times.fail(error):
                 return  # the next round is a live one
         else:
             self._drop_connection()
-        self.latest = self._away(error)
+        self.latest = self._away(error, silent)
 
-    def _away(self, error: str) -> Snapshot:
+    def _away(self, error: str, silent: bool) -> Snapshot:
         last = self.latest
         age_s = 0.0 if last.hub_s is None else time.monotonic() - last.taken_t_s
-        return replace(last, age_s=age_s, link="away", error=error)
+        return replace(last, age_s=age_s, link="away", error=error, silent=silent)
 
     def _drop_connection(self) -> None:
         if self._connection is not None:

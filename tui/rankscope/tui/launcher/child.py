@@ -3,6 +3,7 @@
 Ctrl-C, Ctrl-\\ and the loss of the terminal reach the child from there, as it is in our process
 group; every other way of signalling us is passed on once. So nothing arrives twice, except where
 somebody signals the whole group with ``kill``, which cannot be told from signalling us alone.
+What is ignored here (under nohup, in the background of a script) stays ignored, for the child, too.
 """
 
 import contextlib
@@ -10,13 +11,22 @@ import os
 import select
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import FrameType, TracebackType
 from typing import IO, Any, Self
 
+import psutil
+
 from rankscope.protocol.exits import UserError
 
-PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+WARNINGS = (signal.SIGUSR1, signal.SIGUSR2)
+"""By which schedulers say that time is nearly up."""
+PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, *WARNINGS)
+ASK = tuple(number for number in PASSED_ON if number not in WARNINGS)
+"""By which somebody asks for an end."""
+AGAIN_S = 0.5
+"""How often it is looked for an end of the command that nothing told."""
 FROM_KEYS = frozenset({signal.SIGINT, signal.SIGQUIT})
 
 
@@ -41,6 +51,8 @@ class Child:
                 stdout=output,
                 stderr=None if output is None else subprocess.STDOUT,
                 process_group=0 if own_group else None,
+                # What a shell has opened for it (``<(…)``); none of our own can be inherited.
+                close_fds=False,
             )
         except FileNotFoundError:
             raise UserError(
@@ -74,23 +86,62 @@ class Child:
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(number)
 
-    def end(self, patience_s: float) -> int:
-        """SIGTERM, and SIGKILL when it has not ended within ``patience_s``; its exit code."""
+    def end(self, patience_s: float, signals: "Signals | None" = None) -> int:
+        """SIGTERM, and SIGKILL when it has not ended within ``patience_s``; its exit code.
+
+        Any of ``signals``, or an exception, says that patience is over. The processes that it
+        started, the ranks, are killed with it: torchrun could not end them any more.
+        """
         self.send(signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(patience_s)
-        self.send(signal.SIGKILL)
-        self._process.wait()
+        deadline_s = time.monotonic() + patience_s
+        try:
+            while self.poll() is None and not signals:
+                left_s = deadline_s - time.monotonic()
+                if left_s <= 0:
+                    break
+                if signals is None:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        self._process.wait(left_s)
+                else:
+                    signals.wait(min(left_s, AGAIN_S))
+        finally:
+            self._kill()
         code = self.poll()
         assert code is not None
         return code
 
+    def ranks(self) -> list[psutil.Process]:
+        """The processes that it has started, while it is there.
+
+        Only its own children: a sentinel ends by itself when it hears that the run is over.
+        """
+        with contextlib.suppress(psutil.Error):
+            if self.poll() is None:
+                return psutil.Process(self.pid).children()
+        return []
+
+    def _kill(self) -> None:
+        """Leave nothing of it that runs; nothing is left where it ended by itself."""
+        ranks = self.ranks()
+        self.send(signal.SIGKILL)
+        self._process.wait()
+        kill(ranks)
+
+
+def kill(processes: Iterable[psutil.Process]) -> None:
+    """SIGKILL to each that is still there."""
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+
 
 class Signals:
-    """Gathers signals in the main thread while the block lasts, and wakes :meth:`wait`."""
+    """Gathers signals in the main thread while the block lasts, and wakes :meth:`wait`.
 
-    def __init__(self, handle: Callable[[int], None]) -> None:
-        self._handle = handle
+    None is lost, whenever it comes: it waits here until somebody takes it.
+    """
+
+    def __init__(self) -> None:
         self._came: list[int] = []
         self._before: dict[int, Any] = {}
 
@@ -99,7 +150,7 @@ class Signals:
         os.set_blocking(self._read, False)
         os.set_blocking(self._write, False)
         self._wakeup_before = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        for number in (*PASSED_ON, signal.SIGCHLD):
+        for number in (*heeded(), signal.SIGCHLD):
             self._before[number] = signal.signal(number, self._note)
         return self
 
@@ -119,24 +170,39 @@ class Signals:
         if number != signal.SIGCHLD:
             self._came.append(number)
 
+    def __bool__(self) -> bool:
+        """Whether any came that asks for an end, and nobody took it: a warning ends nothing."""
+        return any(number in ASK for number in self._came)
+
     def wait(self, timeout_s: float) -> None:
-        """Wait for a signal or ``timeout_s``, then handle all that came."""
-        select.select([self._read], [], [], timeout_s)
+        """Wait for a signal, the end of a child included, for at most ``timeout_s``."""
+        # An event loop that ran meanwhile, a dashboard's, has taken the waking for itself.
+        signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        select.select([self._read], [], [], 0 if self else timeout_s)
         with contextlib.suppress(BlockingIOError):
             os.read(self._read, 4096)
-        while self._came:
-            self._handle(self._came.pop(0))
+
+    def take(self, wanted: Collection[int] = PASSED_ON) -> list[int]:
+        """Those of ``wanted`` that came, in order; they are the caller's now. From any thread."""
+        taken = [number for number in self._came if number in wanted]
+        for number in taken:
+            self._came.remove(number)
+        return taken
+
+
+def heeded() -> list[int]:
+    """Those of ``PASSED_ON`` that are not ignored."""
+    return [number for number in PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 @contextlib.contextmanager
 def exit_on_signals() -> Iterator[None]:
-    """SIGTERM, SIGHUP and SIGQUIT end this process by way of its ``finally`` blocks."""
+    """Signals that ask for it end this process by way of its ``finally`` blocks."""
 
     def leave(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    ending = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-    before = {number: signal.signal(number, leave) for number in ending}
+    before = {number: signal.signal(number, leave) for number in heeded()}
     try:
         yield
     finally:

@@ -10,7 +10,7 @@ from typing import IO
 
 from rankscope.protocol.exits import UserError
 from rankscope.protocol.shapes import Status
-from rankscope.tui.launcher.child import exit_on_signals
+from rankscope.tui.launcher.child import Signals
 from rankscope.tui.launcher.session import Session, check_command, say
 from rankscope.tui.words.verdict import verdict
 
@@ -27,10 +27,12 @@ def run(
 ) -> int:
     """Run ``command`` with stdin, stdout and stderr untouched; its exit code (128+n)."""
     check_command(command)
-    session = Session.open(command, name=name, run_id=run_id, bind=bind, port=port)
-    say(f"run {session.directory.run}; watch it with: rankscope top {session.directory.run}")
-    code = session.run(command)
-    say(last_words(session, code, session.finish(code)))
+    with Signals() as signals:
+        session = Session.open(command, name=name, run_id=run_id, bind=bind, port=port)
+        say(f"run {session.directory.run}; watch it with: {session.command('top')}")
+        session.start(command, signals=signals)
+        code = session.wait(signals)
+        say(last_words(session, code, session.finish(code)))
     return code
 
 
@@ -51,32 +53,47 @@ def run_beside_dashboard(
 
     if not on_terminal():
         raise UserError("--tui needs a terminal; without one leave it out and use: rankscope top")
-    session = Session.open(command, name=name, run_id=run_id, bind=bind, port=port)
-    log = session.directory.path / LOG_NAME
-    with private_log(log) as output, exit_on_signals():
-        session.start(command, output, stdin=subprocess.DEVNULL)
-        say(f"the command's output goes to {log}")
-        code = dashboard_then_wait(session, name or session.directory.run)
-    say(last_words(session, code, session.finish(code)))
-    say(f"the command's output is in {log}")
+    with Signals() as signals:
+        session = Session.open(command, name=name, run_id=run_id, bind=bind, port=port)
+        log = session.directory.path / LOG_NAME
+        with private_log(log) as output:
+            session.start(command, output, stdin=subprocess.DEVNULL, signals=signals)
+            say(f"the command's output goes to {log}")
+            code = dashboard_then_wait(session, signals, name or session.directory.run)
+        say(last_words(session, code, session.finish(code)))
+        say(f"the command's output is in {log}")
     return code
 
 
-def dashboard_then_wait(session: Session, title: str) -> int:
+def dashboard_then_wait(session: Session, signals: Signals, title: str) -> int:
     """Show the dashboard until it is quit, then wait for the command; its exit code."""
     from rankscope.tui.view import show
 
     assert session.child is not None
     quit_ = threading.Event()
-    supervisor = session.wait_in_thread(quit_)
-    left = show(session.directory, title=title, readonly=False)
-    quit_.set()
-    supervisor.join()
-    if left - 128 in (signal.SIGTERM, signal.SIGHUP):  # meant for all; a key is for the dashboard
-        session.pass_on(left - 128)
-    elif session.child.poll() is None:
-        say("the command goes on; Ctrl-C ends it")
-    return session.wait()
+    supervisor = session.wait_in_thread(quit_, signals)
+
+    def leave(left: int) -> bool:
+        """Whether the command is asked to end, too: by a key only the dashboard is."""
+        quit_.set()
+        supervisor.join()
+        for_all = left - 128 in (signal.SIGTERM, signal.SIGHUP)
+        if for_all:
+            session.pass_on(left - 128)
+        return for_all
+
+    def at_last(left: int) -> int:
+        """The terminal reads nothing: there is no more to say, and the command is waited for."""
+        leave(left)
+        code = session.wait_unheeding()
+        session.finish(code)
+        return code
+
+    # The dashboard heeds signals by itself; one that came before it is for the command.
+    left = 0 if signals else show(session.directory, title=title, readonly=False, at_last=at_last)
+    if not leave(left) and session.child.poll() is None and not signals:
+        say(f"the command goes on; Ctrl-C ends it; look again with: {session.command('top')}")
+    return session.wait(signals)
 
 
 def private_log(path: Path) -> IO[bytes]:
@@ -86,7 +103,7 @@ def private_log(path: Path) -> IO[bytes]:
 
 def last_words(session: Session, code: int, status: Status | None) -> str:
     """The one line that ends a run."""
-    again = f"look again with: rankscope status {session.directory.run}"
+    again = f"look again with: {session.command('status')}"
     if status is None:
         return f"run {session.directory.run} ended with exit code {code}, unwatched; {again}"
     found = verdict(
@@ -97,6 +114,7 @@ def last_words(session: Session, code: int, status: Status | None) -> str:
         exit_code=code,
         attached=bool(status.ranks),
         stopped=status.stopped,
+        ending=status.ending,
     )
     words = f"run {session.directory.run}: {found.line()}"
     if status.verdict is not None:

@@ -11,12 +11,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from rankscope.protocol import env, launch, messages, rundir
+import msgspec
+
+from rankscope.protocol import env, launch, messages, procs, rundir
 from rankscope.protocol.exits import UserError
+from rankscope.protocol.pasting import named, words_for
 from rankscope.protocol.shapes import Status
 from rankscope.tui.feed.client import HubClient
 from rankscope.tui.feed.merge import ENDED_STATES
 from rankscope.tui.launcher.child import (
+    ASK,
+    WARNINGS,
     Child,
     Signals,
     exit_on_signals,
@@ -27,11 +32,17 @@ from rankscope.tui.launcher.supervisor import Supervisor
 from rankscope.tui.text.output import complain
 
 POLL_S = 0.05
+IDLE_POLL_S = 0.5
+"""While nothing is due: the end of the command, and of its hub, is told by a signal."""
+
+SEND_S = 0.5
+"""One try at telling the hub something."""
 FINAL_WORD_S = 6.0
 """How long the hub may take to have the final state, a restart of it included."""
 VERDICT_S = 1.5
-"""How long after the end of a run that failed its cause is waited for: the finding of an end that a
-collective may have brought about is a moment late, and so may a sentinel's word be."""
+"""How long after the command's end its cause is waited for where it failed, and the ranks' last
+words: the finding of an end that a collective may have brought about is a moment late, and so may a
+rank's or a sentinel's word be."""
 
 
 def say(text: str) -> None:
@@ -86,6 +97,8 @@ class Session:
         directory = rundir.create(
             home, run_id or rundir.new_run_id(now_s), command=list(command), name=name, now_s=now_s
         )
+        us = rundir.HubProcess(os.getpid(), procs.start_time_s(os.getpid()) or 0.0)
+        directory.write_info(msgspec.structs.replace(directory.read_info(), launcher=us))
         supervisor = Supervisor(directory)
         try:
             with exit_on_signals():
@@ -97,6 +110,10 @@ class Session:
         session = cls(directory, supervisor, info.endpoint, name)
         session.start_sentinel()
         return session
+
+    def command(self, verb: str) -> str:
+        """``rankscope VERB`` of this run, to be pasted into another terminal."""
+        return named(f"rankscope {verb}", words_for(self.directory.path))
 
     def start_sentinel(self) -> None:
         """Have this node watched before its first rank is there: early deaths are the commonest.
@@ -125,9 +142,15 @@ class Session:
         stdin: int | None = None,
         own_group: bool = False,
         extra: Mapping[str, str] | None = None,
+        signals: Signals | None = None,
     ) -> Child:
-        """Start ``command``; ends the hub and removes the directory when it cannot be started."""
+        """Start ``command``; ends the hub and removes the directory when it cannot be started.
+
+        Nor is it started when one of ``signals`` came: raises ``SystemExit`` (128+n) then.
+        """
         try:
+            for number in signals.take(ASK) if signals is not None else ():
+                raise SystemExit(128 + number)
             self.child = Child(
                 command,
                 {**self.environ(), **(extra or {})},
@@ -162,41 +185,43 @@ class Session:
             self.child.send(number)
         self.signals.append(number)
 
-    def wait(self, each: Callable[[], None] | None = None) -> int:
-        """Supervise until the command ends; its exit code. In the main thread only.
+    def wait(self, signals: Signals, each: Callable[[], None] | None = None) -> int:
+        """Supervise until the command ends, and pass ``signals`` on to it; its exit code.
 
-        ``each`` is called about every 50 ms.
+        In the main thread only. ``each`` is called about every 50 ms.
         """
-        with Signals(self.pass_on) as signals:
-            return self._wait(signals, each)
-
-    def run(
-        self,
-        command: Sequence[str],
-        output: IO[bytes] | None = None,
-        *,
-        stdin: int | None = None,
-        extra: Mapping[str, str] | None = None,
-        each: Callable[[], None] | None = None,
-    ) -> int:
-        """:meth:`start` and :meth:`wait`, with no moment between in which a signal is lost."""
-        with Signals(self.pass_on) as signals:
-            self.start(command, output, stdin=stdin, extra=extra)
-            return self._wait(signals, each)
-
-    def _wait(self, signals: Signals, each: Callable[[], None] | None) -> int:
         while (code := self._tick()) is None:
+            for number in signals.take():
+                self.pass_on(number)
             if each is not None:
                 each()
-            signals.wait(POLL_S)
+            idle = each is None and not self.supervisor.restarting
+            signals.wait(IDLE_POLL_S if idle else POLL_S)
         return code
 
-    def wait_in_thread(self, until: threading.Event) -> threading.Thread:
-        """Supervise in a thread until ``until`` is set: the main thread shows a dashboard."""
+    def wait_unheeding(self) -> int:
+        """As :meth:`wait`, from any thread, and no signal is passed on."""
+        while (code := self._tick()) is None:
+            time.sleep(POLL_S)
+        return code
+
+    def wait_in_thread(
+        self, until: threading.Event, signals: Signals | None = None
+    ) -> threading.Thread:
+        """Supervise in a thread until ``until`` is set: the main thread shows a dashboard, which
+        heeds all of ``signals`` but a scheduler's warnings: these are passed on.
+
+        The command's end is told to the hub at once: whoever looks would take a run whose
+        launcher is still there for one that may begin again. :meth:`finish` is needed all the same.
+        """
 
         def supervise() -> None:
-            while self._tick() is None and not until.wait(POLL_S):
-                pass
+            while (code := self._tick()) is None:
+                for number in signals.take(WARNINGS) if signals is not None else ():
+                    self.pass_on(number)
+                if until.wait(POLL_S):
+                    return
+            self._tell_end(code, until)
 
         thread = threading.Thread(target=supervise, name="rankscope-supervisor", daemon=True)
         thread.start()
@@ -211,7 +236,7 @@ class Session:
         deadline = time.monotonic() + FINAL_WORD_S
         try:
             if not self.supervisor.failing:
-                self._send_run_end(messages.RunEnd(code, self.child.died_of), deadline)
+                self._send_run_end(self._run_end(code), deadline)
                 return self._final_status(deadline)
         except UserError:
             pass
@@ -232,11 +257,32 @@ class Session:
             self.tell(words)
         return self.child.poll()
 
+    def _tell_end(self, code: int, until: threading.Event) -> None:
+        """Try until the hub, or the next one, has the command's end, or ``until`` is set."""
+        end = self._run_end(code)
+        with (
+            contextlib.suppress(UserError),  # a key that cannot be read: nothing can be told
+            HubClient(self.endpoint, self.directory.read_key("agent")) as client,
+        ):
+            while not until.is_set():
+                try:
+                    client.send(end, timeout_s=SEND_S)
+                    return
+                except UserError:
+                    self._tick()  # it may have to be started again
+                    until.wait(POLL_S)
+
+    def _run_end(self, code: int) -> messages.RunEnd:
+        assert self.child is not None
+        # The newest: the command may have gone on after those before it.
+        asked = next((one for one in reversed(self.signals) if one not in WARNINGS), None)
+        return messages.RunEnd(code, self.child.died_of, asked)
+
     def _send_run_end(self, message: messages.RunEnd, deadline: float) -> None:
         with HubClient(self.endpoint, self.directory.read_key("agent")) as client:
             while True:
                 try:
-                    client.send(message, timeout_s=0.5)
+                    client.send(message, timeout_s=SEND_S)
                     return
                 except UserError:
                     self.supervisor.poll(time.monotonic())
@@ -253,7 +299,8 @@ class Session:
                 now = time.monotonic()
                 if now > deadline:
                     return body
-                if body.state in ENDED_STATES and (now > verdict_by or not _cause_missing(body)):
+                waits = _cause_missing(body) or _ends_missing(body)
+                if body.state in ENDED_STATES and (now > verdict_by or not waits):
                     return body
                 time.sleep(POLL_S)
 
@@ -262,6 +309,11 @@ def _cause_missing(status: Status) -> bool:
     """Whether a run failed and nothing found so far says why: a straggler is no reason to end."""
     told = any(f.severity == "critical" or f.kind == "rank-dead" for f in status.findings)
     return status.state == "failed" and not told
+
+
+def _ends_missing(status: Status) -> bool:
+    """Whether ranks are not known to have ended: their last steps may be on their way, too."""
+    return any(row.pid is not None and row.link != "down" for row in status.ranks)
 
 
 def _remove(home: Path, directory: rundir.RunDirectory) -> None:

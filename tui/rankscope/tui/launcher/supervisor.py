@@ -12,7 +12,8 @@ AFTER_ORDERLY_END_S = 1.0
 
 
 class Supervisor:
-    """The hub process of one run. :meth:`poll` is to be called every 50 to 100 ms."""
+    """The hub process of one run. :meth:`poll` is to be called when a child has ended, and every 50
+    to 100 ms while it is ``restarting``."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self.directory = directory
@@ -26,6 +27,11 @@ class Supervisor:
     def failing(self) -> bool:
         """There is no hub, and it is not likely to be there soon."""
         return self._policy.failing
+
+    @property
+    def restarting(self) -> bool:
+        """The hub is gone, and is started again in a moment."""
+        return self._restart_at_s is not None
 
     def start(self, *, bind: str | None = None, port: int | None = None) -> RunInfo:
         """Start the hub and wait until it serves. Raises :class:`UserError` when it cannot."""

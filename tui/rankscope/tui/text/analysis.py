@@ -3,6 +3,7 @@
 from rankscope.protocol.shapes import Analysis, CollectiveRow
 from rankscope.tui.text.output import toned
 from rankscope.tui.text.table import Column, table
+from rankscope.tui.text.wrapped import next_lines
 from rankscope.tui.words import numbers
 from rankscope.tui.words.marks import SEVERITIES, safe
 
@@ -26,7 +27,7 @@ def analysis_text(found: Analysis, width: int = 80) -> list[str]:
         mark = SEVERITIES[finding.severity]
         lines.append(toned(f"{mark.glyph} {finding.kind}: {safe(finding.headline)}", mark.tone))
         lines += [f"  {safe(line)}" for line in finding.evidence]
-        lines.append(f"  next: {safe(finding.next)}")
+        lines += next_lines(finding, width)
     if not found.findings:
         lines.append(
             toned(

@@ -51,7 +51,7 @@ def checkpoints_text(
         lines += [
             "",
             "commands, the newest first:",
-            *(_command(one, ago(_since_s(one))) for one in view.commands),
+            *(_command(one, ago(since_s)) for one, since_s in words.past(view)),
         ]
     refused = {name: safe(why) for name, why in view.possible.items() if why}
     if len(refused) == len(view.possible) and len(set(refused.values())) == 1:
@@ -80,10 +80,6 @@ def _row(row: SaveRow, slowest: int | None) -> tuple[str, ...]:
     )
 
 
-def _since_s(one: Command) -> float:
-    return one.age_s if one.ended_age_s is None else one.ended_age_s
-
-
 def _outcome(one: SaveOutcome, ago: str) -> str:
     mark = words.outcome_mark(one)
     head = toned(f"{mark.glyph} {mark.word}", mark.tone)
@@ -94,4 +90,5 @@ def _outcome(one: SaveOutcome, ago: str) -> str:
 def _command(one: Command, ago: str) -> str:
     mark = words.command_mark(one)
     head = toned(f"{mark.glyph} {mark.word}", mark.tone)
-    return f"  {head}  {one.command}  {ago}  {safe(one.author)}: {safe(one.text)}"
+    told = f"{safe(one.author)}: {words.command_text(one)}".removesuffix(": ")
+    return f"  {head}  {one.command}  {ago}  {told}"

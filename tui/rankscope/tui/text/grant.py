@@ -1,9 +1,10 @@
 """What ``rankscope grant`` says: who may do what with the key, and the lines to type."""
 
 import getpass
-import shlex
 import socket
 from pathlib import Path
+
+from rankscope.protocol.pasting import quoted
 
 LOOPBACK = ("127.0.0.1", "[::1]", "localhost")
 
@@ -15,7 +16,7 @@ def grant_lines(role: str, run: str, endpoint: str, path: Path) -> list[str]:
         "viewer": "look at everything, and command nothing",
         "operator": "look at everything, save checkpoints, pause and stop the run",
     }[role]
-    file = shlex.quote(str(path))
+    file = quoted(path, {})  # whole: the home folder there is another
     lines = [
         f"{path}: whoever holds it may {may}.",
         "Give it over a channel you trust. It is the key of its role for this run: it cannot be",

@@ -3,6 +3,7 @@
 from rankscope.protocol.shapes import MemoryRow, MemoryView
 from rankscope.tui.text.output import toned
 from rankscope.tui.text.table import Column, table
+from rankscope.tui.text.wrapped import next_lines
 from rankscope.tui.words import numbers
 from rankscope.tui.words.marks import SEVERITIES, safe
 
@@ -35,7 +36,7 @@ def memory_text(memory: MemoryView, width: int = 80) -> list[str]:
     for finding in memory.findings:
         lines.append(toned(safe(finding.headline), SEVERITIES[finding.severity].tone))
         lines += [f"  {safe(line)}" for line in finding.evidence]
-        lines.append(f"  next: {safe(finding.next)}")
+        lines += next_lines(finding, width)
     if not memory.findings:
         lines.append("nothing grows that does not come back")
     return lines

@@ -5,6 +5,7 @@ import textwrap
 from rankscope.protocol.shapes import Finding, Numerics, NumericsRow
 from rankscope.tui.text.output import toned, untoned
 from rankscope.tui.text.table import Column, table
+from rankscope.tui.text.wrapped import next_lines
 from rankscope.tui.words import numbers
 from rankscope.tui.words import numerics as words
 from rankscope.tui.words.marks import SEVERITIES, Mark, safe
@@ -55,9 +56,7 @@ def _finding(finding: Finding, width: int) -> list[str]:
     lines = [toned(text, mark.tone) for text in headline]
     for text in finding.evidence:
         lines += _wrapped(safe(text), width, "  ")
-    if finding.next:
-        lines += _wrapped(f"next: {safe(finding.next)}", width, "  ")
-    return lines
+    return [*lines, *next_lines(finding, width)]
 
 
 def _signs(view: Numerics, width: int) -> list[str]:
@@ -73,7 +72,8 @@ def _signs(view: Numerics, width: int) -> list[str]:
 
 def _ranks(view: Numerics, rank: int | None, width: int) -> list[str]:
     marks = words.marks_of(view)
-    shown = [row for row in view.ranks if rank is None or row.rank == rank] or view.ranks
+    known = words.by_trouble(view)
+    shown = [row for row in known if rank is None or row.rank == rank] or known
     rows = [_row(row, marks[row.rank]) for row in shown]
     scaled = any(row.loss_scale is not None for row in shown)
     columns = COLUMNS if scaled else COLUMNS[:-1]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 from rankscope.tui.dashboard.terminal import environment_at_start, shows_utf8
-from rankscope.tui.words.marks import Tone, plain
+from rankscope.tui.words.marks import Tone, plain, safe
 
 _COLOURS: Mapping[Tone, str] = {"good": "32", "quiet": "2", "warn": "33", "bad": "1;31"}
 DEFAULT_WIDTH = 80
@@ -51,9 +51,9 @@ def write(lines: Iterable[str]) -> None:
 
 
 def complain(line: str) -> None:
-    """Print ``line`` on stderr; it may be closed."""
+    """Print ``line`` on stderr, which may be closed; paths in it may hold control characters."""
     with contextlib.suppress(OSError, ValueError):
-        print(plain(line, utf8()), file=sys.stderr, flush=True)
+        print(plain(safe(line), utf8()), file=sys.stderr, flush=True)
 
 
 def width() -> int:

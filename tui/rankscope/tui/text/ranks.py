@@ -3,15 +3,18 @@
 from rankscope.protocol.shapes import RankRow, Status
 from rankscope.tui.text.output import toned
 from rankscope.tui.text.table import Column, table
+from rankscope.tui.text.wrapped import wrapped
 from rankscope.tui.words import numbers
 from rankscope.tui.words.blame import ENDED_STATES, marks_of
+from rankscope.tui.words.counting import step_of
 from rankscope.tui.words.marks import Mark, safe
+from rankscope.tui.words.nohub import no_hub, since_when
 from rankscope.tui.words.verdict import NOBODY_ATTACHED
 
 COLUMNS = (
     Column("rank"),
     Column("state", right=False),
-    Column("step"),
+    Column("in step"),
     Column("in phase"),
     Column("ms/step"),
     Column("loss"),
@@ -32,18 +35,21 @@ def ranks_text(status: Status, width: int = 80) -> list[str]:
     over = status.state in ENDED_STATES
     if not status.ranks:
         return [NOBODY_ATTACHED if over else "no rank has been heard of yet"]
-    marks = marks_of(status)
-    kept = [at for at, column in enumerate(COLUMNS) if not (over and column.title in AGES)]
-    rows = [_row(row, marks[row.rank]) for row in status.ranks]
-    return table([COLUMNS[at] for at in kept], [[row[at] for at in kept] for row in rows], width)
+    marks, gone = marks_of(status), no_hub(status)
+    left_out = AGES if over else () if gone is None else AGES[:1]
+    kept = [at for at, column in enumerate(COLUMNS) if column.title not in left_out]
+    older_s = 0.0 if gone is None else gone.since_s
+    rows = [_row(row, marks[row.rank], older_s) for row in status.ranks]
+    lines = table([COLUMNS[at] for at in kept], [[row[at] for at in kept] for row in rows], width)
+    return lines if gone is None else [*wrapped(since_when(gone), width), *lines]
 
 
-def _row(row: RankRow, mark: Mark) -> tuple[str, ...]:
+def _row(row: RankRow, mark: Mark, older_s: float) -> tuple[str, ...]:
     lost = row.dropped + row.missed
     return (
         str(row.rank),
         toned(f"{mark.glyph} {mark.word}", mark.tone),
-        numbers.count(row.step),
+        numbers.count(step_of(row)),
         numbers.DASH if row.phase == "ended" else numbers.age(row.phase_s),
         numbers.milliseconds(row.step_s),
         numbers.loss(row.loss),
@@ -51,7 +57,7 @@ def _row(row: RankRow, mark: Mark) -> tuple[str, ...]:
         numbers.size_bytes(row.memory_peak_bytes),
         safe(row.host),
         numbers.DASH if row.pid is None else str(row.pid),
-        numbers.age(row.heard_s),
+        numbers.age(None if row.heard_s is None else row.heard_s + older_s),
         str(lost),
         " ".join(map(safe, row.probes_off)),
     )

@@ -1,5 +1,7 @@
 """Stacks as text."""
 
+from collections.abc import Mapping
+
 from rankscope.protocol.shapes import FrameRow, StacksView
 from rankscope.tui.text.output import toned
 from rankscope.tui.text.table import clipped
@@ -13,13 +15,17 @@ SHOWN_FRAMES = 12
 def stacks_text(view: StacksView, width: int, rank: int | None = None) -> list[str]:
     """One paragraph a place, the rarest first; of one ``rank`` all its threads."""
     lines: list[str] = []
+    names = stacks.files(view)
     for group in view.groups:
-        lines += [stacks.head(group), toned(f"  {stacks.age(group)}", "quiet")]
+        lines += [
+            stacks.head(group, names),
+            toned(f"  {stacks.age(group, ended=view.ended)}", "quiet"),
+        ]
         if rank is None:
-            lines += _frames(group.frames, width, SHOWN_FRAMES)
+            lines += _frames(group.frames, names, width, SHOWN_FRAMES)
         lines.append("")
     for name, frames in view.threads.items():
-        lines += [f"thread {safe(name)}", *_frames(frames, width, len(frames)), ""]
+        lines += [f"thread {safe(name)}", *_frames(frames, names, width, len(frames)), ""]
     if view.missing:
         lines.append(f"no stack of {numbers.ranks(view.missing)}")
     lines += [safe(note) for note in view.notes]
@@ -30,8 +36,8 @@ def stacks_text(view: StacksView, width: int, rank: int | None = None) -> list[s
     return lines[:-1] if not lines[-1] else lines
 
 
-def _frames(frames: list[FrameRow], width: int, most: int) -> list[str]:
-    shown = [clipped(f"  {stacks.frame(frame)}", width) for frame in frames[:most]]
+def _frames(frames: list[FrameRow], names: Mapping[str, str], width: int, most: int) -> list[str]:
+    shown = [clipped(f"  {stacks.frame(frame, names)}", width) for frame in frames[:most]]
     left = len(frames) - len(shown)
     return (
         [*shown, f"  … {numbers.plural(left, 'frame')} more: --rank shows all"] if left else shown

@@ -9,9 +9,12 @@ from rankscope.protocol.shapes import Finding, Node, Overview, Status
 from rankscope.tui.text.output import toned, untoned
 from rankscope.tui.text.table import clipped
 from rankscope.tui.words import numbers
+from rankscope.tui.words.advice import advice_lines
 from rankscope.tui.words.blame import ENDED_STATES, about, marks_of
+from rankscope.tui.words.ending import how_to_end, unkept, what_comes_of_it
 from rankscope.tui.words.marks import SEVERITIES, Mark, safe
-from rankscope.tui.words.stall import next_step, standings, unexplained
+from rankscope.tui.words.nohub import no_hub
+from rankscope.tui.words.stall import advised, standings, unexplained
 from rankscope.tui.words.verdict import verdict
 
 PHASES = ("data", "forward", "backward", "optimizer", "other")
@@ -78,6 +81,8 @@ def _verdict(status: Status, overview: Overview, width: int) -> Iterator[str]:
         exit_code=status.exit_code,
         attached=bool(status.ranks),
         stopped=status.stopped,
+        ending=status.ending,
+        unheard_s=overview.data_age_s,
     )
     head = f"{found.glyph} {found.head}   "
     for at, line in enumerate(_wrap(found.text, len(head), width) or [""]):
@@ -87,9 +92,22 @@ def _verdict(status: Status, overview: Overview, width: int) -> Iterator[str]:
             yield "    " + line
     next_ = "" if status.verdict is None else safe(status.verdict.next)
     if unexplained(status):
-        next_ = next_step(status.ranks)
-    for at, line in enumerate(_wrap(next_, 10, width)):
+        next_ = safe(advised(status))
+    for at, line in enumerate(advice_lines(next_, max(20, width - 10))):
         yield ("    next  " if at == 0 else " " * 10) + line
+    yield from _ending(status, overview, width)
+
+
+def _ending(status: Status, overview: Overview, width: int) -> Iterator[str]:
+    """How a run that hangs is ended."""
+    if lost := unkept(status):
+        for at, line in enumerate(advice_lines(lost, max(20, width - 10))):
+            yield ("    end   " if at == 0 else " " * 10) + line
+        return
+    how = advice_lines(how_to_end(status, overview), max(20, width - 10))
+    more = _wrap(what_comes_of_it(status), 10, width) if how else []
+    for at, line in enumerate([*how, *more]):
+        yield ("    end   " if at == 0 else " " * 10) + line
 
 
 def _about(status: Status) -> list[str]:
@@ -106,7 +124,7 @@ def _numbers(status: Status, overview: Overview, width: int) -> Iterator[str]:
     if overview.step_s is None and not status.step:
         return
     parts = [
-        f"step {numbers.count(status.step)}",
+        numbers.plural(status.step, "step"),
         f"{numbers.digits3(overview.steps_per_s)} step/s",
         f"{numbers.si(overview.tokens_per_s)} tok/s",
         f"loss {numbers.loss(overview.loss)}",
@@ -183,7 +201,9 @@ def _foot(status: Status, overview: Overview, width: int) -> Iterator[str]:
         verified = "verified" if status.last_checkpoint.verified else "not verified"
         parts.append(f"checkpoint step {numbers.count(status.last_checkpoint.step)} {verified}")
     if overview.data_age_s is not None and status.state not in ENDED_STATES:
-        parts.append(f"heard {numbers.age(overview.data_age_s)} ago")
+        gone = no_hub(status)
+        unknown_s = 0.0 if gone is None else gone.since_s
+        parts.append(f"heard {numbers.age(overview.data_age_s + unknown_s)} ago")
     if overview.overhead_s_per_step is not None:
         parts.append(f"agent cost {numbers.span(overview.overhead_s_per_step)}/step")
     parts.append(f"dropped {numbers.count(status.dropped)}")

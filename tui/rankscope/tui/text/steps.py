@@ -6,6 +6,7 @@ from statistics import median
 from rankscope.protocol.shapes import StepsRow, StepsView
 from rankscope.tui.text.output import toned
 from rankscope.tui.text.table import Column, table
+from rankscope.tui.text.wrapped import next_lines
 from rankscope.tui.words import numbers
 from rankscope.tui.words import steps as words
 from rankscope.tui.words.marks import SEVERITIES, Mark, safe
@@ -56,7 +57,7 @@ def steps_text(
     for finding in view.findings:
         lines.append(toned(safe(finding.headline), SEVERITIES[finding.severity].tone))
         lines += [f"  {safe(line)}" for line in finding.evidence]
-        lines.append(f"  next: {safe(finding.next)}")
+        lines += next_lines(finding, width)
     if not view.findings:
         lines.append("no rank holds the others up")
     return lines

@@ -8,15 +8,18 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 
-from rankscope.protocol.shapes import Finding, Link, RankRow, Status
+from rankscope.protocol.shapes import HANGS, STANDS, Finding, Link, RankRow, Status
 from rankscope.tui.words import numbers
 from rankscope.tui.words.marks import SEVERITIES, Mark, own_mark
+from rankscope.tui.words.nohub import is_no_hub, no_hub
 
 ENDED_STATES = ("finished", "failed")
 
 ABSENT = Mark("◌", "not here yet", "quiet")
 WAITING = Mark("◌", "waiting", "warn")
 BLAMED = Mark("✗", "to blame", "bad")
+UNKNOWN = Mark("?", "unknown", "quiet")
+"""Of a rank of which no hub has a current word."""
 SUSPECT = replace(SEVERITIES["warning"], word="suspect")
 
 
@@ -27,6 +30,20 @@ DOES: dict[str, str] = {"nonfinite": "spoils", "replica": "parts from"}
 def holds_up(finding: Finding) -> bool:
     """Whether its victims wait for the culprit."""
     return finding.kind.partition("-")[0] not in DOES
+
+
+GONE_ON_S = 1.0
+"""A phase that began so long after a fault is not the one in which it was."""
+
+
+def goes_on(row: RankRow, finding: Finding) -> bool:
+    """Whether a rank that the finding blames has gone on since: it spoils numbers, say, or a save,
+    and trains. What it does at the moment is then nothing of the fault."""
+    if row.process != "alive" or row.phase == "ended":
+        return False
+    if not holds_up(finding):
+        return True
+    return row.phase_s is not None and row.phase_s + GONE_ON_S < finding.since_s
 
 
 @dataclass(frozen=True)
@@ -69,9 +86,16 @@ def marks_of(status: Status) -> dict[int, Mark]:
     """The mark of every rank that was heard of, and of those a finding names."""
     blame = blame_of(status)
     marks = {row.rank: mark_of(row, blame) for row in status.ranks}
+    if no_hub(status) is not None:
+        return {row.rank: faded(row, marks[row.rank]) for row in status.ranks}
     for rank in blame.critical - marks.keys():
         marks[rank] = BLAMED
     return marks
+
+
+def faded(row: RankRow, mark: Mark) -> Mark:
+    """What is left of ``mark`` where nothing newer is known: that a rank has ended stays true."""
+    return mark if row.process == "ended" or row.phase == "ended" else UNKNOWN
 
 
 def about(finding: Finding, state: str) -> list[tuple[str, str]]:
@@ -80,8 +104,10 @@ def about(finding: Finding, state: str) -> list[tuple[str, str]]:
     The parts are ``kind``, ``culprit``, ``victims`` and ``age``; those that do not apply are left
     out.
     """
-    # Nothing is wrong with a run that was told to end: its kind would only mislead.
-    parts = [] if was_interrupted(state, finding) else [("kind", finding.kind)]
+    # Nothing is wrong with a run that was told to end, or whose hub has gone: its kind would only
+    # mislead.
+    unnamed = was_interrupted(state, finding) or is_no_hub(finding)
+    parts = [] if unnamed else [("kind", finding.kind)]
     if finding.ranks:
         parts.append(("culprit", numbers.ranks(finding.ranks, 4)))
     if finding.victims:
@@ -99,7 +125,10 @@ def did_to_victims(finding: Finding, state: str) -> tuple[str, str]:
         return "hit", ""
     if not holds_up(finding):
         return DOES[finding.kind.partition("-")[0]], ""
-    return ("took", "with it") if state in ENDED_STATES else ("holds up", "")
+    if state not in ENDED_STATES:
+        return "holds up", ""
+    # Who waits for another does so until somebody, or a timeout, ends them all.
+    return ("held up", "") if finding.kind in STANDS else ("took", "with it")
 
 
 def was_interrupted(state: str, finding: Finding | None) -> bool:
@@ -110,6 +139,13 @@ def was_interrupted(state: str, finding: Finding | None) -> bool:
         and finding.severity == "warning"
         and not finding.ranks
     )
+
+
+def suspicion(state: str, finding: Finding | None) -> Finding | None:
+    """``finding``, where it is a notice that may be why the run stands still, and no more."""
+    if state != "stalled" or finding is None or finding.kind not in HANGS:
+        return None
+    return finding if finding.severity == "info" else None
 
 
 def _named(findings: list[Finding], severity: str) -> frozenset[int]:

@@ -1,5 +1,7 @@
 """What is said of saves and of operators' commands."""
 
+from collections.abc import Mapping
+
 from rankscope.protocol.shapes import CheckpointsView, Command, SaveOutcome, SaveRow
 from rankscope.tui.words import numbers
 from rankscope.tui.words.marks import Mark, safe
@@ -63,7 +65,7 @@ def outcome_text(one: SaveOutcome) -> str:
         return f"{numbers.size_bytes(one.size_bytes)}  {safe(one.path)}"
     where = "" if one.rank is None or f"rank {one.rank}" in one.text else f"rank {one.rank}, "
     phase = f"{one.phase}: " if one.phase and one.phase not in one.text else ""
-    return safe(f"{where}{phase}{one.text}")
+    return safe(beyond(outcome_mark(one).word, f"{where}{phase}{one.text}"))
 
 
 def command_mark(one: Command) -> Mark:
@@ -78,9 +80,37 @@ def command_mark(one: Command) -> Mark:
             return Mark("◌", one.state, "warn")
 
 
+def command_text(one: Command) -> str:
+    """What came of it, beyond the word of its mark."""
+    return safe(beyond(command_mark(one).word, one.text))
+
+
+def beyond(word: str, text: str) -> str:
+    """``text`` as it stands behind ``word``, which it may begin with: that is said once."""
+    rest = text.removeprefix(word)
+    return text if rest == text or rest[:1].isalnum() else rest.lstrip(" :,;")
+
+
+def past(view: CheckpointsView) -> list[tuple[Command, float]]:
+    """What came of commands and how long ago they ended, the newest first; pauses, which may have
+    lasted, with how long ago they began."""
+    found = []
+    for one in view.commands:
+        since_s = one.age_s if one.command == "pause" else one.ended_age_s
+        found.append((one, one.age_s if since_s is None else since_s))
+    return sorted(found, key=lambda each: each[1])
+
+
 def command_of(action: str) -> str:
     """The command that an action of the registry gives; empty for none."""
     return action.partition("'")[2].partition("'")[0]
+
+
+def refusal(name: str, possible: Mapping[str, str]) -> str:
+    """Why the command ``name`` would be refused, as a key that does nothing says it; empty when it
+    would be accepted."""
+    told = safe(possible.get(name, ""))
+    return f"{name}, not now: {told}" if told else ""
 
 
 def why_not(name: str, view: CheckpointsView, readonly: bool) -> str:

@@ -1,7 +1,9 @@
 """What a command will do, said before it is given."""
 
-from rankscope.protocol.shapes import Status
+from rankscope.protocol.shapes import HANGS, Finding, Overview, Status
 from rankscope.tui.words import numbers
+from rankscope.tui.words.ending import hangs, how_to_end
+from rankscope.tui.words.marks import safe
 
 QUESTIONS: dict[str, str] = {
     "checkpoint": "Save a checkpoint now?",
@@ -16,8 +18,9 @@ STEPS_AHEAD = 2
 """The ranks agree on one of the next boundaries."""
 
 
-def consequences(name: str, status: Status | None) -> list[str]:
-    """In sentences: which ranks, at which step roughly, what stops, what is lost."""
+def consequences(name: str, status: Status | None, overview: Overview | None = None) -> list[str]:
+    """In sentences: which ranks, at which step roughly, what stops, what is lost; of a run that
+    hangs, how it is ended (``overview`` tells who started it)."""
     if name == "unlock":
         return [
             "Then c, C, P, R, S and X may command this run, each after a question of its own. "
@@ -25,7 +28,15 @@ def consequences(name: str, status: Status | None) -> list[str]:
         ]
     hindered = _hindered(name, status)
     if hindered:
-        return hindered
+        end = how_to_end(status, overview)
+        return [*hindered, *([f"A run that hangs is ended from outside: {end}."] if end else [])]
+    if status is not None and status.state == "paused" and name in STANDING:
+        return [*_standing(name, status), *spoilt(name, status)]
+    return [*_going(name, status), *spoilt(name, status)]
+
+
+def _going(name: str, status: Status | None) -> list[str]:
+    """What comes of ``name`` on a run whose ranks train."""
     who, step = _who(status), _about(status)
     match name:
         case "checkpoint":
@@ -58,6 +69,62 @@ def consequences(name: str, status: Status | None) -> list[str]:
             return []
 
 
+STANDING = ("checkpoint", "checkpoint-and-stop", "stop")
+"""Commands that ranks in a pause follow where they stand."""
+SAVING = ("checkpoint", "checkpoint-and-stop")
+
+
+def _standing(name: str, status: Status) -> list[str]:
+    """What comes of ``name`` on a run that is paused."""
+    who, here = _who(status), f"where they stand, after step {numbers.count(status.step)}"
+    if name == "checkpoint":
+        return [
+            f"{who} save {here}, and stay paused.",
+            "The newest checkpoint stays the newest until this one is verified.",
+        ]
+    if name == "stop":
+        return [
+            f"{who} end their loop {here}. {_lost(status)}",
+            "A loop that does not look at agent.should_stop goes on.",
+        ]
+    return [
+        f"{who} save {here}. Once that checkpoint is verified they end their loop, and the run is "
+        "over.",
+        "If the save fails they stay paused.",
+    ]
+
+
+UPDATED = "parameters after the update on "
+
+
+def spoilt(name: str, status: Status | None) -> list[str]:
+    """That a checkpoint made now would hold numbers that are not finite; empty where none are
+    known of."""
+    if status is None or name not in SAVING:
+        return []
+    for finding in status.findings:
+        if finding.kind.startswith("nonfinite") and finding.severity == "critical":
+            return [_holds(finding, status)]
+    return []
+
+
+def _holds(finding: Finding, status: Status) -> str:
+    since = "" if finding.step is None else f" since step {numbers.count(finding.step)}"
+    parts = [part for text in finding.evidence for part in text.split("; ") if UPDATED in part]
+    if parts:
+        where = parts[0].partition(UPDATED)[2]
+        told = f"Parameters are not finite on {where}{since}: this checkpoint will hold them"
+    else:
+        told = f"Numbers are not finite{since}: this checkpoint may hold them"
+    last = status.last_checkpoint
+    if last is None:
+        return f"{told}; there is none before it."
+    step = numbers.count(last.step)
+    if finding.step is not None and last.step >= finding.step:
+        return f"{told}, as the newest, of step {step}, may."
+    return f"{told}; the newest before it is of step {step}."
+
+
 NEEDS_ALL = ("checkpoint", "checkpoint-and-stop", "stop", "pause")
 """Commands for which all ranks come to one boundary, the end of a step."""
 GIVEN_UP_MIN = 10
@@ -74,6 +141,27 @@ def waits_for(name: str, status: Status | None) -> str:
     return f"not before {_some(stuck) if stuck else 'a rank'}, {how}, reaches the end of a step"
 
 
+def held_back(name: str, status: Status | None, overview: Overview | None) -> list[str]:
+    """For whoever waits for ``name`` to happen, a line each: who does not come and why, and how a
+    run that hangs is ended; nothing where all ranks can follow it."""
+    if status is None or not waits_for(name, status):
+        return []
+    stuck, how = _stuck(status)
+    who, are = (_some(stuck) if stuck else "a rank"), "are" if len(stuck) > 1 else "is"
+    verdict = status.verdict
+    why = ""
+    if verdict is not None and (verdict.kind in HANGS or set(verdict.ranks) & set(stuck)):
+        why = f" ({safe(verdict.headline)})"
+    them, goes = ("they", "go") if len(stuck) > 1 else ("it", "goes")
+    end = how_to_end(status, overview)
+    return [
+        f"{who} {are} {how} and cannot reach the end of a step{why}: it happens if {them} "
+        f"{goes} on within {GIVEN_UP_MIN} min, else it is given up; rankscope cancel gives it up "
+        "now",
+        *([f"a run that hangs is ended from outside: {end}"] if end else []),
+    ]
+
+
 def _gone(status: Status) -> list[int]:
     return [row.rank for row in status.ranks if row.process == "ended" or row.phase == "ended"]
 
@@ -84,7 +172,7 @@ def _stuck(status: Status) -> tuple[list[int], str]:
     stopped = [row.rank for row in status.ranks if row.process == "stopped"]
     mute = [row.rank for row in status.ranks if row.link != "up"]
     stuck = stopped or mute or _blamed(status)
-    if not stuck and status.state != "stalled":
+    if not stuck and not hangs(status):
         return [], ""
     return stuck, "stopped" if stopped else "silent" if mute else "stuck"
 
@@ -119,7 +207,7 @@ def _hindered(name: str, status: Status | None) -> list[str]:
 def _blamed(status: Status) -> list[int]:
     """Whom the verdict of a run that does not move blames."""
     verdict = status.verdict
-    if status.state != "stalled" or verdict is None or verdict.severity == "info":
+    if not hangs(status) or verdict is None or verdict.severity == "info":
         return []
     return list(verdict.ranks)
 
@@ -147,8 +235,11 @@ def _lost(status: Status | None) -> str:
         return "There is no checkpoint: all that the run has done is lost."
     steps = max(0, status.step - status.last_checkpoint.step)
     saved = numbers.count(status.last_checkpoint.step)
+    if not steps:
+        return f"Nothing is saved: what is done after checkpoint {saved} is lost."
     return (
-        f"Nothing is saved: the {numbers.plural(steps, 'step')} since checkpoint {saved} are lost."
+        f"Nothing is saved: the {numbers.plural(steps, 'step')} since checkpoint {saved} "
+        f"{'is' if steps == 1 else 'are'} lost."
     )
 
 

@@ -13,9 +13,9 @@ def name(row: CollectiveRow) -> str:
 
 
 def spread(row: CollectiveRow) -> str:
-    """``18 233``, or ``18 232–18 233`` where ranks are apart."""
+    """``18 233``, or ``18 232–18 233`` where ranks are behind."""
     most = numbers.count(row.enqueued_most)
-    if row.enqueued_least == row.enqueued_most:
+    if row.enqueued_least == row.enqueued_most or not row.behind:
         return most
     return f"{numbers.count(row.enqueued_least)}–{most}"
 

@@ -15,7 +15,7 @@ TO_ASCII = dict(
         "+X*o-=--||-u",
         strict=True,
     )
-) | {ord("…"): "...", ord("±"): "~", ord("×"): "x", ord("→"): "->", ord("°"): ""}
+) | {ord("…"): "...", ord("±"): "+-", ord("×"): "x", ord("→"): "->", ord("°"): ""}
 """What stands for each glyph where the terminal cannot show it."""
 
 
@@ -65,7 +65,8 @@ def own_mark(process: str, phase: str, link: Link, ended: str, expecting: str) -
         return Mark("◌", "silent", "warn")
     if phase == "starting":
         return Mark("◌", "starting", "quiet")
-    return Mark("●", safe(expecting) or phase, "good")
+    # That it is in none of training's phases is no state that one would know what to make of.
+    return Mark("●", safe(expecting) or ("at work" if phase == "other" else phase), "good")
 
 
 def plain(text: str, utf8: bool) -> str:

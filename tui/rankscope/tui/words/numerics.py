@@ -5,12 +5,17 @@ from collections.abc import Sequence
 
 from rankscope.protocol.shapes import SEVERITIES, Numerics, NumericsRow, SignRow
 from rankscope.tui.words import numbers
+from rankscope.tui.words.commands import UPDATED
 from rankscope.tui.words.marks import Mark
 
 BARS = "▁▂▃▄▅▆▇█"
 WELL = Mark("●", "finite", "good")
 FAR = Mark("!", "far off", "warn")
 BAD = Mark("✗", "not finite", "bad")
+ORIGIN = Mark("✗", "origin", "bad")
+"""Of ranks in which, by an open finding, what is not finite began."""
+SPOILT = Mark("!", "spoilt", "warn")
+"""Not finite by what the origin has spread."""
 BLIND = Mark("·", "not seen", "quiet")
 OF_KINDS = {
     "gradient-outlier": FAR,
@@ -42,17 +47,34 @@ def marks_of(view: Numerics) -> dict[int, Mark]:
     for finding in sorted(view.findings, key=lambda each: SEVERITIES.index(each.severity)):
         bad = finding.kind.startswith("nonfinite-")
         for rank in finding.ranks:
-            named[rank] = BAD if bad else OF_KINDS.get(finding.kind, FAR)
-    return {row.rank: named.get(row.rank) or _mark(row) for row in view.ranks}
+            named[rank] = ORIGIN if bad else OF_KINDS.get(finding.kind, FAR)
+    began = ORIGIN in named.values()
+    return {row.rank: named.get(row.rank) or _mark(row, began) for row in view.ranks}
 
 
-def _mark(row: NumericsRow) -> Mark:
+def _mark(row: NumericsRow, began_elsewhere: bool) -> Mark:
     newest = next((norm for norm in reversed(row.norms) if norm is not None), None)
     if newest is not None and not math.isfinite(newest):
-        return BAD
+        return SPOILT if began_elsewhere else BAD
     if row.distance is not None and row.distance >= FAR_DEVIATIONS:
         return FAR
     return BLIND if row.local_norm is None else WELL
+
+
+ORDER = {"bad": 0, "warn": 1}
+"""By tone; what is well, or not seen, comes last."""
+
+
+def by_trouble(view: Numerics) -> list[NumericsRow]:
+    """Where it began on top, then what that has spoilt and what is odd, then the others; of equals
+    the lower rank first."""
+    marks = marks_of(view)
+
+    def place(row: NumericsRow) -> tuple[bool, int, int]:
+        mark = marks[row.rank]
+        return mark != ORIGIN, ORDER.get(mark.tone, len(ORDER)), row.rank
+
+    return sorted(view.ranks, key=place)
 
 
 def span(view: Numerics) -> tuple[float, float] | None:
@@ -116,6 +138,23 @@ def replicas_text(view: Numerics) -> str:
     if view.replicas_checked_step is None:
         return "replicas: not compared"
     step = numbers.count(view.replicas_checked_step)
+    spoilt = _spoilt_since(view)
+    if view.replicas_equal and spoilt is not None and spoilt <= view.replicas_checked_step:
+        return (
+            f"replicas: alike up to step {step}, but not finite since step {numbers.count(spoilt)}"
+        )
     if view.replicas_equal:
         return f"replicas: equal up to step {step}"
     return f"replicas: they differ, compared up to step {step}"
+
+
+def _spoilt_since(view: Numerics) -> int | None:
+    """Since which step parameters are known not to be finite."""
+    steps = [
+        finding.step
+        for finding in view.findings
+        if finding.step is not None
+        and finding.kind.startswith("nonfinite")
+        and any(UPDATED in text for text in finding.evidence)
+    ]
+    return min(steps, default=None)

@@ -21,6 +21,8 @@ def verdict(run: ListedRun) -> Mark:
         return Mark(mark.glyph, safe(run.headline), mark.tone)
     if run.state == "starting" or (run.state == "live" and not run.world_size):
         return Mark("◌", "no rank yet", "quiet")
+    if run.paused_by:
+        return Mark("‖", f"pause by {safe(run.paused_by)}", "warn")
     if run.state == "live":
         return Mark("✓", "no open finding", "good")
     if run.state == "stale":

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from rankscope.protocol.shapes import RankRow, Status
 from rankscope.tui.feed.merge import phase_ages
 from rankscope.tui.words import numbers
+from rankscope.tui.words.blame import suspicion
+from rankscope.tui.words.phases import in_phase
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Standing:
         """``rank 1 in data for 42 s``; of several the one that is in it longest counts."""
         most = "up to " if len(self.ranks) > 1 else ""
         who = numbers.ranks(list(self.ranks))
-        return f"{who} in {self.phase} for {most}{numbers.age(self.for_s)}"
+        return f"{who} {in_phase(self.phase)} for {most}{numbers.age(self.for_s)}"
 
 
 def unexplained(status: Status) -> bool:
@@ -72,6 +74,12 @@ def _work_out(rows: Sequence[RankRow]) -> tuple[list[Standing], RankRow | None]:
         return [], None
     odd = max(by_phase[found[0].phase], key=lambda item: (item[1] or 0.0, -item[0].rank))
     return found, odd[0]
+
+
+def advised(status: Status) -> str:
+    """What to do about a stall that nothing explains: what a suspicion asks for, if any."""
+    suspected = suspicion(status.state, status.verdict)
+    return next_step(status.ranks) if suspected is None else suspected.next
 
 
 def next_step(rows: Sequence[RankRow]) -> str:

@@ -19,6 +19,8 @@ SHADES: tuple[tuple[int, str, Tone, str], ...] = (
 UNKNOWN = " "
 NO_MARKS: Mapping[int, Mark] = {}
 ON_TIME = Mark("●", "on time", "good")
+NOT_COMPARED = Mark("◌", "not compared", "quiet")
+"""With nobody, or over too few steps yet."""
 
 
 def shade(percent: int | None) -> tuple[str, Tone]:
@@ -45,7 +47,10 @@ def anomaly_text(odd: StepAnomaly) -> str:
         case "slow step":
             return f"{step} took {numbers.span(odd.value)}, usual {numbers.span(odd.usual)}"
         case "loss not finite":
-            return f"{step}: loss {numbers.loss(odd.value)}"
+            told = f"{step}: loss {numbers.loss(odd.value)}"
+            if odd.began_step is None or odd.began_step == odd.step:
+                return told
+            return f"{told}, from what began in step {numbers.count(odd.began_step)}: see numerics"
         case _:
             return f"{step}: loss {numbers.loss(odd.value)}, usual {numbers.loss(odd.usual)}"
 
@@ -70,9 +75,12 @@ def mark_of(row: StepsRow, of_rank: Mark | None = None) -> Mark:
         return of_rank
     if row.work_s is None:
         return Mark("◌", "not known", "quiet")
+    if row.late_s is None:
+        return NOT_COMPARED
     if not row.phase:
         return ON_TIME
-    return Mark("!", f"late in {row.phase} {factor(row.factor)}".rstrip(), "warn")
+    where = "outside training" if row.phase == "other" else f"in {row.phase}"
+    return Mark("!", f"late {where} {factor(row.factor)}".rstrip(), "warn")
 
 
 def factor(value: float | None) -> str:

@@ -4,10 +4,11 @@ A hook of torch's own on each parameter (``register_post_accumulate_grad_hook``)
 DDP copies the gradient into a bucket, and whatever else reduces it. It takes no slot of the user's,
 changes no bit, and is not copied or pickled with the parameter.
 
-On a CPU a large gradient is measured at once, while it is in the cache. Where the call costs more
-than the reading (small ones; a GPU) a few are held and measured together. They are not held where
-that alone keeps them alive, under DDP with bucket views: a small block that stays between large
-ones that go takes the allocator's room to put them together (seen: half as many page faults more).
+On a CPU a large gradient is measured at once, for it may be gone afterwards; under DDP, where it is
+not, when all are there (``deferred``). Where the call costs more than the reading (small ones; a
+GPU) a few are held and measured together. They are not held where that alone keeps them alive,
+under DDP with bucket views: a small block that stays between large ones that go takes the
+allocator's room to put them together (seen: half as many page faults more).
 """
 
 import functools
@@ -19,15 +20,13 @@ import torch
 
 from rankscope.agent import events, switch
 from rankscope.agent.probes.gradients import measure
+from rankscope.agent.probes.gradients.deferred import Deferred, can_wait
 from rankscope.agent.probes.gradients.ledger import Ledger
+from rankscope.agent.probes.gradients.measuring import Measuring
 from rankscope.agent.tracing import recorded
 
 SMALL: Final = 1 << 15
 """Elements up to which a gradient on a CPU may be held."""
-
-MAX_HELD: Final = 32
-MAX_ELEMENTS: Final = 1 << 18
-"""Gradients are held until they are so many, or so large together (1 MiB of fp32)."""
 
 ORDINARY: Final = frozenset({torch.float32, torch.float16, torch.bfloat16})
 
@@ -38,42 +37,34 @@ _clock = time.monotonic
 _no_grad = torch.no_grad
 _vector_norm = torch.linalg.vector_norm
 
-_WIDER: Final = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
-"""The types whose norm is taken in another one."""
+_WIDER: Final = measure.WIDER
 
 
-class Accumulated:
+class Accumulated(Measuring):
     """The hooks on one model's parameters. They hold no parameter and no model alive."""
 
     def __init__(self, probe: Any, ledger: Ledger) -> None:
-        self.probe = probe
-        self.ledger = ledger
+        super().__init__(probe, ledger)
         self.hasty = False
         """Gradients are not safe beyond the hook: all are measured at once."""
         self.hasty_once = False
         """The same, in the next backward only."""
         self.holds = True
         """Whether gradients on a CPU stay alive without us."""
-        self.cast: Callable[[], torch.dtype | None] = lambda: None
-        """What the gradients of this backward are about to be cast to."""
+        self.stays = False
+        """What was accumulated stays as it is until DDP has waited for the other ranks."""
         self.reduces: Callable[[], bool] = lambda: False
         """Whether gradients are reduced in the backward in work."""
         self.ended: Callable[[], None] = lambda: None
         """Called when a backward has ended and gradients are reduced that should be looked at."""
-        self.not_covered: dict[str, str] = {}
-        """Parameters that could not be looked at, and why."""
-        self._device: torch.device | None = None
         self._handles: list[Any] = []
         self._now = (-1, 0, 0)  # of the backward in work: its task, the step's number, microbatch
         self._skips = False  # whether it is not to be looked at
-        self._at_once = False
-        self._leaves_out = False  # large gradients, until something is bad
+        self._defers = False  # large gradients, until all are there
+        self._leaves_out = False  # the same, until something is bad
         self._limit = 0.0  # norms from here on are looked at closely
-        self._indices: list[int] = []
-        self._gradients: list[torch.Tensor] = []
-        self._held = 0
         self._measured: dict[int, float] = {}
-        self._on_device: list[tuple[list[int], torch.Tensor]] = []
+        self.deferred = Deferred()
 
     # placing
 
@@ -121,8 +112,9 @@ class Accumulated:
         self._drop()
 
     def _drop(self) -> None:
-        self._indices, self._gradients, self._held = [], [], 0
-        self._measured, self._on_device = {}, []
+        super()._drop()
+        self._measured = {}
+        self.deferred.take()
 
     # in backward; none of these may raise but take
 
@@ -133,22 +125,25 @@ class Accumulated:
         try:
             if _task() != self._now[0]:
                 self._begin()
-            if self._leaves_out and self._may_leave_out():
-                return
             gradient = parameter.grad
+            if self._defers and can_wait(gradient):
+                self.deferred.add(index, parameter)
+                return
             if self._skips or gradient is None:
+                return
+            if (
+                self._leaves_out
+                and self._may_leave_out()
+                and not self.ledger.strikes(index, gradient)
+            ):
+                self.probe.observer.kernel_s += _clock() - began
                 return
             if not gradient.is_cpu:
                 self._hold(index, gradient)
             elif gradient.is_sparse:
                 self._measure_one(index, gradient, self.cast())
             else:
-                with _no_grad():
-                    norm = _vector_norm(gradient, dtype=_WIDER.get(gradient.dtype)).item()
-                if norm < self._limit:  # false for NaN, too
-                    self._measured[index] = norm
-                else:
-                    self.ledger.saw([index], [gradient], [norm], self.cast())
+                self._read(index, gradient)
         except Exception as error:
             if switch.is_users(error):
                 raise
@@ -156,6 +151,29 @@ class Accumulated:
         took_s = _clock() - began
         self.ledger.turns.took(index, took_s)
         self.probe.observer.kernel_s += took_s
+
+    def _read(self, index: int, gradient: torch.Tensor) -> None:
+        with _no_grad():
+            norm = _vector_norm(gradient, dtype=_WIDER.get(gradient.dtype)).item()
+        if norm < self._limit:  # false for NaN, too
+            self._measured[index] = norm
+        else:
+            self.ledger.saw([index], [gradient], [norm], self.cast())
+
+    def _read_deferred(self) -> None:
+        """All large gradients are there: read them, unless they may be left out in this step."""
+        deferred, all_there = self.deferred.take()
+        if not all_there:
+            self.ledger.partial = True
+        if self._leaves_out and self.ledger.leaves_out:
+            strikes = self.ledger.strikes
+            if not any(strikes(index, gradient) for index, gradient in deferred):
+                self.ledger.partial = self.ledger.partial or bool(deferred)
+                return
+        for index, gradient in deferred:
+            began = _clock()
+            self._read(index, gradient)
+            self.ledger.turns.took(index, _clock() - began)
 
     def _may_leave_out(self) -> bool:
         """Whether a large gradient is still not to be read: so until something is bad."""
@@ -181,20 +199,6 @@ class Accumulated:
             if switch.is_users(error):
                 raise
             self._fault(error)
-
-    def _hold(self, index: int, gradient: torch.Tensor) -> None:
-        """Measure ``gradient`` with the next ones, or now."""
-        self._indices.append(index)
-        self._gradients.append(gradient)
-        self._held += gradient.numel()
-        # A view into DDP's bucket is reduced in place as soon as the bucket is full.
-        if (
-            self._held >= MAX_ELEMENTS
-            or len(self._indices) >= MAX_HELD
-            or self._at_once
-            or gradient._is_view()
-        ):
-            self._measure_held()
 
     def on_odd(self, index: int, parameter: Any) -> None:
         if _compiling():
@@ -246,7 +250,11 @@ class Accumulated:
         first = indices[0] if large else -1
         if large and self._leaves_out and self._may_leave_out():
             large = False
-            kept = [at for at, gradient in enumerate(gradients) if gradient.numel() <= SMALL]
+            kept = [
+                at
+                for at, gradient in enumerate(gradients)
+                if gradient.numel() <= SMALL or self.ledger.strikes(indices[at], gradient)
+            ]
             indices, gradients = [indices[at] for at in kept], [gradients[at] for at in kept]
         if not self._skips and gradients:
             self._measure(indices, gradients, cast, summed)
@@ -257,7 +265,7 @@ class Accumulated:
 
     def _fault(self, error: Exception) -> None:
         self._drop()
-        self._skips = True
+        self._skips, self._defers = True, False
         self.probe.observer.fault(self.probe, error)
 
     def _begin(self) -> None:
@@ -267,6 +275,7 @@ class Accumulated:
         if now[1:] != self._now[1:]:  # else what is held is of the backward around this one
             self._drop()
         self._now = now
+        self._defers = False
         self._skips = not self.probe.on or recorded()
         if self._skips:
             return
@@ -274,6 +283,7 @@ class Accumulated:
         self._limit = measure.closely(self.cast())
         self.ledger.begin()
         self._leaves_out = self.ledger.leaves_out
+        self._defers = self.stays and not self._at_once
         _engine.queue_callback(self._on_end)
 
     def _on_end(self) -> None:
@@ -283,6 +293,7 @@ class Accumulated:
         observer = self.probe.observer
         try:
             self._measure_held()
+            self._read_deferred()
             if self._measured:
                 self.ledger.norms.update(self._measured)
                 self._measured = {}
@@ -309,45 +320,3 @@ class Accumulated:
             if switch.is_users(error):
                 raise
             self._fault(error)
-
-    def _measure_held(self) -> None:
-        if self._indices:
-            indices, gradients = self._indices, self._gradients
-            self._indices, self._gradients, self._held = [], [], 0
-            self._measure(indices, gradients, self.cast())
-
-    def _measure(
-        self,
-        indices: list[int],
-        gradients: list[torch.Tensor],
-        cast: torch.dtype | None,
-        summed: bool = False,
-    ) -> None:
-        with torch.no_grad():
-            try:
-                norms = torch.stack(measure.norms(gradients))
-            except (RuntimeError, TypeError):  # one of them is not what its parameter promised
-                for index, gradient in zip(indices, gradients, strict=True):
-                    self._measure_one(index, gradient, cast)
-                return
-        if norms.is_cuda:
-            self._on_device.append((indices, norms))
-        else:
-            self.ledger.saw(indices, gradients, norms.tolist(), cast, summed)
-
-    def _measure_one(self, index: int, gradient: Any, cast: torch.dtype | None) -> None:
-        tensor = measure.real(gradient)
-        if tensor is None:
-            self._leave_out(index, f"{gradient.dtype} in layout {gradient.layout}")
-        elif tensor.device != self._device:
-            self._leave_out(index, f"on {tensor.device}")
-        elif tensor.is_cuda:
-            self._on_device.append(([index], measure.norm(tensor).reshape(1)))
-        else:
-            self.ledger.saw([index], [tensor], [float(measure.norm(tensor))], cast)
-
-    def _leave_out(self, index: int, why: str) -> None:
-        name = self.ledger.names[index]
-        if name not in self.not_covered:
-            self.not_covered[name] = why
-            self.probe.say()

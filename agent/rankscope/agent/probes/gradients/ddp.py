@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from rankscope.agent.probes.gradients.accumulated import Accumulated
+from rankscope.agent.probes.gradients.names import uncompiled
 
 CASTS = {"fp16": torch.float16, "bf16": torch.bfloat16}
 """As torch's own hooks that cast say in their names, such as ``fp16_compress_hook``."""
@@ -27,7 +28,7 @@ def settle(hooks: Accumulated, model: Any) -> None:
     own = {id(parameter) for parameter in model.parameters()}
     # Without a bucket view DDP writes what was reduced over the gradients when backward ends, in a
     # callback that its first hook orders. Ours was ordered before if each parameter is watched.
-    hooks.holds = not getattr(wrapper, "gradient_as_bucket_view", False)
+    hooks.stays = hooks.holds = not getattr(wrapper, "gradient_as_bucket_view", False)
     # In the first backward of a static graph DDP's callback is ordered before any gradient.
     hooks.hasty_once = bool(getattr(wrapper, "static_graph", False))
     hooks.hasty = any(
@@ -38,7 +39,7 @@ def settle(hooks: Accumulated, model: Any) -> None:
 def wrapper_of(model: Any) -> Any:
     """The DDP wrapper that ``model`` is, is compiled from, or is being called by; None: none."""
     kind: Any = torch.nn.parallel.DistributedDataParallel
-    inner = model.__dict__.get("_modules", {}).get("_orig_mod", model)
+    inner = uncompiled(model)
     if isinstance(inner, kind):
         return inner
     return getattr(kind, "_active_ddp_module", None)

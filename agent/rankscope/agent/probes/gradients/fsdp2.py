@@ -112,6 +112,16 @@ class UnitWatch:
         reduced, self.reduced = self.reduced, False
         return reduced
 
+    def holds(self) -> bool:
+        """Whether gradients wait, not reduced, for a later microbatch."""
+        for one in self._indices:
+            gathered = getattr(one, "_unsharded_param", None)
+            if one.unsharded_accumulated_grad is not None:
+                return True
+            if gathered is not None and gathered.grad is not None:
+                return True
+        return False
+
     def about_to_reduce(self, parameters: Any, gradients: Any) -> None:
         """``gradients`` of ``parameters`` are this rank's own; they are cast and reduced next."""
         self._guarded(lambda: self._look(parameters, gradients, reduces=True))

@@ -5,6 +5,7 @@ it (``late``), by the same rules, under the number of the step they are of.
 """
 
 import math
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -13,13 +14,15 @@ import torch
 
 from rankscope.agent import events
 from rankscope.agent.probes.gradients import measure
+from rankscope.agent.probes.gradients.glance import Glances
 from rankscope.agent.probes.gradients.outliers import Outliers
 from rankscope.agent.probes.gradients.turns import Turns
 from rankscope.protocol import limits
 from rankscope.protocol.messages import ParameterNorm, Sign, Stage
 
 ARMED_STEPS: Final = 8
-"""Steps after the last sign in which reduced gradients are looked at without another reason."""
+"""Steps after the last sign in which reduced gradients are looked at without another reason, and
+after that or a norm that left its past in which no gradient is left out."""
 
 
 class Ledger:
@@ -51,6 +54,9 @@ class Ledger:
         self.partial = False
         """Whether large gradients were left out in the step in work."""
         self._outliers = Outliers()
+        self._left = -ARMED_STEPS  # the number of the last step whose norm left its past
+        self._glances = Glances()
+        self._struck = False  # whether one that was to be left out is read in the step in work
         self._told = 0  # the number of the step whose norms were sent
         self._indices: dict[tuple[int, str], int] = {}
         self._backwards = 0  # in the step in work
@@ -60,8 +66,16 @@ class Ledger:
         """The parameter of this name of that model; the same one if it is known already."""
         index = self._indices.setdefault((owner, name), len(self.names))
         if index == len(self.names):
-            self.names.append(name)
+            self.names.append(sys.intern(name))
         return index
+
+    def forget(self, owner: int) -> None:
+        """That model is gone. An index is never given to another parameter: what comes late of a
+        GPU may still be told by it."""
+        indices = {key: index for key, index in self._indices.items() if key[0] == owner}
+        for key, index in indices.items():
+            del self._indices[key]
+            self.turns.forget(index)
 
     @property
     def microbatch(self) -> int:
@@ -81,10 +95,11 @@ class Ledger:
             self.observer.facts_changed = True
         if self.norms and not self.partial:
             self.last = (self.number, self.norms)
+            self._glances.read()
             if self.norm is not None:
                 self._outliers.completed(self.norm)
         self.norm = None
-        self.partial = False
+        self.partial = self._struck = False
         self.number, self.norms = number, {}
         self.bad_before, self.bad = self.bad, {}
         if not self.bad_before:
@@ -126,7 +141,11 @@ class Ledger:
     ) -> float:
         """Look closely at a gradient with a large or non-finite norm; returns its true norm."""
         self.suspicious = True
-        found = None if math.isfinite(norm) else measure.bad(tensor)
+        found = None
+        if norm != norm and not self.observer.signs.wanted(Stage.GRADIENT, self.microbatch):
+            found = measure.Bad("nan", 0)  # only counted: which elements is dear, and not told
+        elif not math.isfinite(norm):
+            found = measure.bad(tensor)
         if found is not None and summed and index not in self.bad and found.value != "nan":
             self.cast(index, math.inf, tensor.dtype)  # each microbatch's own was finite
             return self.norms.get(index, math.inf)
@@ -184,7 +203,14 @@ class Ledger:
             and not self.observer.cuda
             and not signs.bad
             and not 0 <= signs.steps_since < ARMED_STEPS
+            and not self.number - self._left <= ARMED_STEPS
         )
+
+    def strikes(self, index: int, gradient: Any) -> bool:
+        """Whether a large gradient that is left out looks as if it had to be read."""
+        struck = self._glances.strikes(index, gradient, self.number, self.last[1])
+        self._struck = self._struck or struck
+        return struck
 
     def wants_reduced(self) -> bool:
         """Whether there is a reason to look at the reduced gradients of this step."""
@@ -204,13 +230,17 @@ class Ledger:
             self.observer.more["loss_scale"] = scale
         if not self.partial:
             signs.looked(Stage.GRADIENT)
-            self.norm = measure.total(tuple(self.norms.values())) / (scale or 1.0)
-            self.observer.more["local_norm"] = self.norm
+        if not self.partial or self._struck:
+            norm = measure.total(tuple(self.norms.values())) / (scale or 1.0)
+            # What was left out makes it no smaller: a part that leaves the past alone is told.
+            if not self.partial or self._outliers.leaves(norm):
+                self.observer.more["local_norm"] = self.norm = norm
         if signs.bad:
             signs.publish()
             if self.bad and not self.bad_before:
                 self.tell()
         elif self.norm is not None and self._outliers.leaves(self.norm):
+            self._left = self.number
             self.tell(before=True)
 
     def tell(self, before: bool = False) -> None:

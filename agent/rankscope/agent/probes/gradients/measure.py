@@ -15,6 +15,9 @@ LARGEST = {torch.float16: 65504.0, torch.bfloat16: 3.3895e38}
 """The types to which gradients are cast for reduction, and where they end."""
 
 
+WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
+"""The types whose norm is taken in another one."""
+
 SUSPICIOUS = 1e30
 """A gradient's norm beyond which a sum over ranks may leave the range of fp32."""
 

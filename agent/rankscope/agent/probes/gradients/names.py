@@ -17,12 +17,18 @@ def clean(name: str, *, wrapped: bool = False) -> str:
     return ".".join(parts)
 
 
+def uncompiled(model: Any) -> Any:
+    """``model``, or what ``torch.compile`` has wrapped in it."""
+    modules = model.__dict__.get("_modules", ())
+    if "_orig_mod" not in modules:  # not ``get``: what TorchScript has there is no dictionary
+        return model
+    return modules["_orig_mod"]
+
+
 def is_wrapper(model: Any) -> bool:
     """Whether ``model`` is a DDP or DataParallel wrapper, also inside a compiled module."""
-    inner = model.__dict__.get("_modules", {}).get("_orig_mod", model)
-    return any(
-        kind.__name__ in ("DistributedDataParallel", "DataParallel") for kind in type(inner).__mro__
-    )
+    kinds = type(uncompiled(model)).__mro__
+    return any(kind.__name__ in ("DistributedDataParallel", "DataParallel") for kind in kinds)
 
 
 def named_parameters(model: Any) -> Iterator[tuple[str, Any]]:

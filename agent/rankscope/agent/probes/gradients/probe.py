@@ -35,7 +35,7 @@ LOOK_AGAIN: Final = 64
 class Gradients(Probe):
     name: ClassVar[str] = "gradients"
     numbers: ClassVar[bool] = True
-    guarded: ClassVar[tuple[str, ...]] = ("on_forward", "on_update")
+    guarded: ClassVar[tuple[str, ...]] = ("on_forward", "on_update", "on_backward_end")
 
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
@@ -48,6 +48,7 @@ class Gradients(Probe):
         self.places: list[Place] = []
         self._facts: dict[str, str] = {}
         observer.update_begins.append((self, self.on_update))
+        observer.backward_ends.append((self, self.on_backward_end))
         self._late_norms: dict[int, dict[int, float]] = {}
 
     def install(self) -> None:
@@ -58,6 +59,16 @@ class Gradients(Probe):
         self.places.append(place)
         begins = (self, functools.partial(self.on_forward, place))
         place.removals.append(self.observer.calls.add(model, begins=begins))
+
+    def tidy(self) -> None:
+        gone = [place for place in self.places if place.gone]
+        self.places = [place for place in self.places if not place.gone]
+        for place in gone:
+            place.remove()
+            self.ledger.forget(place.owner)
+        self.units.watchers = [one.units for one in self.places if one.units is not None]
+        for place in self.places:
+            place.look_again()  # what is left of a model that is gone may be part of another one
 
     def uninstall(self) -> None:
         for place in self.places:
@@ -70,6 +81,15 @@ class Gradients(Probe):
     def on_forward(self, place: "Place", now: float, model: Any, args: Any, kwargs: Any) -> None:
         if torch.is_grad_enabled():
             place.on_forward(model)
+
+    def on_backward_end(self, now: float, tensors: Any, args: Any, kwargs: Any) -> None:
+        for place in self.places:
+            if place.hooks is not None:
+                place.hooks.deferred.forget()
+
+    def holds(self) -> bool:
+        """Whether any wait elsewhere than in a parameter's ``grad`` for a later microbatch."""
+        return any(place.units is not None and place.units.holds() for place in self.places)
 
     # the reduced gradient
 
@@ -165,9 +185,20 @@ class Place:
         self.removals: list[Callable[[], None]] = []
         self.hooks: Accumulated | None = None
         self.units: UnitWatch | None = None
+        self.owner = id(model)
+        """Whose parameters they are, to the ledger."""
         self._model = weakref.ref(model)
         self._left_out: dict[str, str] = {}
         self._forwards = 0
+
+    @property
+    def gone(self) -> bool:
+        """Whether the model is."""
+        return self._model() is None
+
+    def look_again(self) -> None:
+        """At the next forward."""
+        self._forwards -= self._forwards % LOOK_AGAIN
 
     def remove(self) -> None:
         for remove in self.removals:

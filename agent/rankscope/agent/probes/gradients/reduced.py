@@ -47,19 +47,23 @@ def look(
             norms = torch.stack(measure.norms([tensor for _, tensor in named])).tolist()
         except (RuntimeError, TypeError):
             norms = [float(measure.norm(tensor)) for _, tensor in named]
-    found = [
-        (name, tensor, bad)
-        for (name, tensor), norm in zip(named, norms, strict=True)
-        if not math.isfinite(norm) and (bad := measure.bad(tensor)) is not None
-    ]
-    if clipped and len(found) == len(named):
-        whole = all(
-            bad.value == "nan" and bad.elements == tensor.numel() for _, tensor, bad in found
-        )
-        if whole:
-            text = "; ".join(part for part in ("all of it, as clipping by NaN does", note) if part)
-            signs.add(Stage.REDUCED, value="nan", note=text)
-            return True
-    for name, _, bad in found:
-        signs.add(Stage.REDUCED, name, value=bad.value, count=bad.elements, note=note)
-    return bool(found)
+    bad = [(*one, norm) for one, norm in zip(named, norms, strict=True) if not math.isfinite(norm)]
+    if clipped and len(bad) == len(named) and _wiped(signs, [tensor for _, tensor, _ in bad]):
+        text = "; ".join(part for part in ("all of it, as clipping by NaN does", note) if part)
+        signs.add(Stage.REDUCED, value="nan", note=text)
+        return True
+    any_bad = False
+    for name, tensor, norm in bad:
+        if norm != norm and not signs.wanted(Stage.REDUCED):
+            signs.add(Stage.REDUCED, name, note=note)  # only counted: which elements is dear
+            any_bad = True
+        elif (found := measure.bad(tensor)) is not None:
+            signs.add(Stage.REDUCED, name, value=found.value, count=found.elements, note=note)
+            any_bad = True
+    return any_bad
+
+
+def _wiped(signs: Signs, tensors: list[torch.Tensor]) -> bool:
+    """Whether all elements are NaN; told by one tensor where the step before was bad already."""
+    looked_at = tensors[:1] if signs.repeated(Stage.REDUCED) else tensors
+    return all(bool(torch.isnan(tensor).all()) for tensor in looked_at)

@@ -125,13 +125,13 @@ class Summer:
 
 def _there(indices: list[int], device: torch.device) -> Tensor:
     """``indices`` on ``device``, without waiting for it."""
-    found = torch.tensor(indices, dtype=torch.int64)
+    found = torch.tensor(indices, dtype=torch.int64, device="cpu")
     return found if device.type == "cpu" else found.pin_memory().to(device, non_blocking=True)
 
 
 def _weights(count: int) -> Tensor:
     """splitmix64 of each place (Steele, Lea and Flood, 2014), made odd."""
-    place = torch.arange(1, count + 1, dtype=torch.int64)
+    place = torch.arange(1, count + 1, dtype=torch.int64, device="cpu")
     mixed = place * _signed(0x9E3779B97F4A7C15)
     mixed = (mixed ^ _shifted(mixed, 30)) * _signed(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ _shifted(mixed, 27)) * _signed(0x94D049BB133111EB)

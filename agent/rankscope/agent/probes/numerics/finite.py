@@ -6,7 +6,7 @@ nobody.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -88,7 +88,12 @@ def suspects(tensors: Sequence[Tensor]) -> list[int]:
     return sorted(found)
 
 
-def troubles(tensors: Sequence[Tensor]) -> list[tuple[int, Trouble]]:
-    """(index, what) of each of ``tensors`` that holds something not finite, in order."""
-    pairs = ((index, trouble(tensors[index])) for index in suspects(tensors))
-    return [(index, found) for index, found in pairs if found is not None]
+def troubles(tensors: Sequence[Tensor]) -> Iterator[tuple[int, Trouble]]:
+    """(index, what) of each of ``tensors`` that holds something not finite, in order.
+
+    Who needs only the first does not pay for the others.
+    """
+    for index in suspects(tensors):
+        found = trouble(tensors[index])
+        if found is not None:
+            yield index, found

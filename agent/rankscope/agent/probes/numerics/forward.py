@@ -9,12 +9,12 @@ import statistics
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from rankscope.agent.calls import Removal
 from rankscope.agent.probes.base import Probe
 from rankscope.agent.probes.numerics import batch
 from rankscope.agent.probes.numerics.chosen import chosen
@@ -68,6 +68,12 @@ class Forward(Probe):
 
     def watch_model(self, model: Any, *, first: bool) -> None:
         self.models.append(Noted(self, model, self._limit))
+
+    def tidy(self) -> None:
+        for model in self.models:
+            if model.gone:
+                model.remove()
+        self.models = [model for model in self.models if not model.gone]
 
     def uninstall(self) -> None:
         for model in self.models:
@@ -155,12 +161,17 @@ class Noted:
         self._usual = Usual(set(), set())
         self._seen: list[Usual] = []  # in the step in work
         self.outputs = Outputs([""], self._spend, self._usual)
-        self._removals: list[Callable[[], None]] = []
+        self._removals: list[Removal] = []
         self._ids: list[int] | None = None
         self._model = weakref.ref(model)
         calls = probe.observer.calls
         self._remove = calls.add(model, begins=(probe, self.on_begin), ends=(probe, self.on_end))
         self.notice(limit)
+
+    @property
+    def gone(self) -> bool:
+        """Whether the model is."""
+        return self._model() is None
 
     def notice(self, limit: int) -> None:
         """Note up to ``limit`` modules from now on."""

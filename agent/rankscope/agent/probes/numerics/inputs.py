@@ -1,10 +1,10 @@
 """The fingerprint of a step's input batches."""
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
 
+from rankscope.agent.calls import Removal, of_the_living
 from rankscope.agent.probes.base import Probe
 from rankscope.agent.probes.numerics import batch
 from rankscope.agent.tracing import recorded
@@ -27,11 +27,14 @@ class Inputs(Probe):
 
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
-        self._removals: list[Callable[[], None]] = []
+        self._removals: list[Removal] = []
 
     def watch_model(self, model: Any, *, first: bool) -> None:
         if first:
             self._removals.append(self.observer.calls.add(model, begins=(self, self.on_begin)))
+
+    def tidy(self) -> None:
+        self._removals = of_the_living(self._removals)
 
     def uninstall(self) -> None:
         for remove in self._removals:

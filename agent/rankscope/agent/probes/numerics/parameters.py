@@ -51,6 +51,10 @@ class ParameterValues(Probe):
         self.named.add_optimizer(optimizer)
         self._optimizers.append(weakref.ref(optimizer))
 
+    def tidy(self) -> None:
+        self.named.tidy()
+        self._optimizers = [one for one in self._optimizers if one() is not None]
+
     def uninstall(self) -> None:
         self.named = Named()
         self._optimizers.clear()
@@ -71,6 +75,8 @@ class ParameterValues(Probe):
         spoiled = finite.suspects([finite.local(tensor) for tensor in tensors])
         for index in spoiled:
             self._tell(Stage.PARAMETER, names[index], finite.local(tensors[index]))
+            if not observer.signs.wanted(Stage.OPTIMIZER):
+                continue  # looking is dear: once all is bad it would be done to all at every step
             for value, count in self._state_troubles(tensors[index]):
                 observer.signs.add(Stage.OPTIMIZER, names[index], value=value, count=count)
                 break

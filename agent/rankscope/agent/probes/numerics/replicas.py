@@ -94,6 +94,10 @@ class Replicas(Probe):
     def watch_optimizer(self, optimizer: Any, *, first: bool) -> None:
         self._named.add_optimizer(optimizer)
 
+    def tidy(self) -> None:
+        self._named.tidy()
+        self._models = [one for one in self._models if one() is not None]
+
     def uninstall(self) -> None:
         self._named = Named()
         self._models.clear()

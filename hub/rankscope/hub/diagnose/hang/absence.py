@@ -67,7 +67,7 @@ def of_ranks(scene: Scene, found: Absence, ranks: list[int]) -> Absence:
 
 def severity(scene: Scene, found: Absence) -> Severity | None:
     """``critical`` once it is a hang, ``info`` while it is late, None before."""
-    if scene.failed.intersection(found.waiting):
+    if scene.behind.intersection(found.ranks) and scene.failed.intersection(found.waiting):
         return "critical"  # it is no matter of patience any more
     if any(rank in scene.state.progress.expecting for rank in found.ranks):
         return "info" if found.age_s >= EXPECTED_LATE_S else None

@@ -30,7 +30,10 @@ def by_own_past(state: RunState, group: GroupRows, failed: Sequence[int]) -> Dif
         window = state.operations.window(rank, group.name)
         if place is not None and place.entered > place.completed:
             numbers.add(place.completed + 1)
-        if window is not None and window.signatures:
+        # Of what it told before and has gone beyond, nothing broke down. (Torch counts a collective
+        # that failed as completed.)
+        gone = window is not None and place is not None and window.end <= place.completed
+        if window is not None and window.signatures and not gone:
             numbers.add(window.end - 1)
     for seq in sorted(numbers)[:MAX_BEYOND]:
         found = _unlike_before(state, group, seq, failed)

@@ -17,12 +17,13 @@ from rankscope.hub.liveness import live
 from rankscope.hub.stall import has_stepped
 from rankscope.hub.state import RunState
 from rankscope.hub.state.columns import Flags, Floats, Integers
+from rankscope.hub.state.moved import moved_s
 from rankscope.hub.state.ranks import FINISHED, RECENT_STEPS, STOPPED
 
 TROUBLE_S = 0.4
 """What moved within this time is not looked at."""
 
-LATE_S = 0.7
+LATE_S = 0.6
 LATE_STEPS = 3.0
 LATE_LONG_STEPS = 2.0
 """A rank is late after this long, so many of its steps, or so many of its long ones."""
@@ -179,13 +180,6 @@ def look(state: RunState, now_s: float) -> Scene | None:
     )
 
 
-def moved_s(state: RunState) -> Floats:
-    """When each rank moved last, its collectives included, shape (columns,); NaN: never."""
-    ranks = state.ranks
-    moved: Floats = np.fmax(ranks.moved_s, state.progress.moved_s[: len(ranks.moved_s)])
-    return moved
-
-
 def late_s(state: RunState) -> float:
     """After how long a rank is late: seconds, by the pace of the run and how even it is.
 
@@ -207,7 +201,7 @@ def critical_s(state: RunState) -> float:
     longest_s = state.ranks.longest_step_s
     if not (longest_s > 0).any():
         longest_s = state.ranks.first_step_s
-    return max(CRITICAL_S, CRITICAL_STEPS * float(np.nanmax(longest_s, initial=0.0)))
+    return max(CRITICAL_S, CRITICAL_STEPS * float(np.fmax.reduce(longest_s, initial=0.0)))
 
 
 def warmed_up(state: RunState) -> bool:

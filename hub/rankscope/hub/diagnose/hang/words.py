@@ -67,7 +67,8 @@ def places(scene: Scene, ranks: Sequence[int]) -> list[str]:
         if note is not None:
             stack = frames_text(scene.state, note)
             if stack:
-                by = "its sentinel" if note is scene.state.stacks.outside.get(here[0]) else "itself"
+                outside = scene.state.stacks.is_outside(here[0], note)
+                by = "its sentinel" if outside else "itself"
                 lines.append(f"stack of rank {here[0]}, from {by}: {stack}")
     return lines
 

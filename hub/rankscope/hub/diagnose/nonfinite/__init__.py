@@ -49,6 +49,8 @@ def _findings(state: RunState, episode: Episode, now_s: float, *, by_scaler: boo
     world = state.size()
     own = _norms(state, episode.first_step)
     ever = _ever(state)
+    goes_on = bool(live(state).any())
+    saved = None if state.saves.last is None else state.saves.last.step
     found = []
     for origin in origins(here, own, world):
         step = max(1, episode.first_step - origin.steps_back)
@@ -56,6 +58,7 @@ def _findings(state: RunState, episode: Episode, now_s: float, *, by_scaler: boo
             *lines.places(origin, here),
             *lines.finite(origin, here, own),
             *lines.consequences(origin, here),
+            *(lines.unkept(origin, here, step, saved) if goes_on else ()),
             *lines.unlooked(origin, here),
             *lines.turns(origin, ever, _norms(state, step - 1) if step > 1 else ever),
             *(lines.scaled(episode) if by_scaler else ()),

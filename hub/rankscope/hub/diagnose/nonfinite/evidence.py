@@ -168,3 +168,24 @@ def _sticky(origin: Origin, episode: Episode) -> list[str]:
 
 def scaled(episode: Episode) -> Sequence[str]:
     return [f"the gradient scaler has skipped {episode.bad_steps} updates in a row for it"]
+
+
+def unkept(
+    origin: Origin, here: Mapping[int, RankSigns], step: int, saved: int | None
+) -> list[str]:
+    """Of parameters that it has spoilt: what is left to do with the run, and what to go on from;
+    ``saved`` is the step of the newest checkpoint."""
+    if not any(seen.has(stage) for seen in here.values() for stage in SPOILS):
+        return []
+    if saved is None:
+        on = "there is no checkpoint to go on from"
+    elif saved < step:
+        on = f"go on from checkpoint {saved}"
+    else:
+        on = f"checkpoint {saved} may hold it: go on from one of before step {step}"
+    return [f"{UNKEPT} since step {step} cannot be kept: rankscope stop; {on}"]
+
+
+SPOILS = (Stage.PARAMETER, Stage.UPDATED)
+UNKEPT = "what it trains"
+"""How the line begins by which a run that is spoilt is ended."""

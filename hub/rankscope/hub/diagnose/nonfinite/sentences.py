@@ -130,12 +130,12 @@ def next_step(origin: Origin, step: int) -> str:
         "nonfinite-forward": f"look for an overflow, a division by 0 or a log of 0 in {name}",
         "nonfinite-loss": "look at how the loss is made of finite outputs: a mean over no tokens, "
         "a log of 0, an overflow",
-        "nonfinite-gradient": f"look at what is done to {name} in the backward (a sqrt or a norm "
-        "at 0, a division): torch.autograd.detect_anomaly() names the line",
+        "nonfinite-gradient": f"look at the backward of {name} (a sqrt or norm at 0, a division): "
+        "torch.autograd.detect_anomaly() names the line",
         "nonfinite-cast": f"compare its largest numbers with its peers': rankscope numerics "
         f"--rank {rank}",
-        "nonfinite-reduction": "compare the ranks' norms with the largest number of the type they "
-        "are added up in: rankscope numerics",
+        "nonfinite-reduction": "compare the norms with what the reduced type can hold: rankscope "
+        "numerics",
         "nonfinite-parameter": f"look for what writes to {name} outside the optimizer, and at the "
         "checkpoint it was loaded from",
         "nonfinite-optimizer": f"look at the optimizer's state of {name} on rank {rank}, at its "

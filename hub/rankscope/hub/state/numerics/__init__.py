@@ -9,10 +9,16 @@ from rankscope.hub.state.columns import Flags
 from rankscope.hub.state.numerics.columns import LATE_STEPS, NORM_STEPS, NumericColumns
 from rankscope.hub.state.numerics.episodes import CLEAN_S, CLEAN_STEPS, Episodes
 from rankscope.hub.state.numerics.logs import Codes, decoded, logs
-from rankscope.hub.state.numerics.outliers import Past, outliers, past_of, shared_moves
+from rankscope.hub.state.numerics.outliers import (
+    Past,
+    may_have_outliers,
+    outliers,
+    past_of,
+    shared_moves,
+)
 from rankscope.hub.state.numerics.parameters import Parameters
 from rankscope.hub.state.numerics.replicas import Replicas
-from rankscope.hub.state.numerics.steps import find_twins, lone_skips
+from rankscope.hub.state.numerics.steps import find_twins, lone_skips, some_skipped
 from rankscope.protocol import messages as m
 
 if TYPE_CHECKING:
@@ -121,9 +127,9 @@ class Numerics:
         self.episodes.tick(self.complete, now_s)
         self.replicas.tick(self.complete, count, now_s)
         first = max(self.judged + 1, self.complete - NORM_STEPS + 1)
-        for step in range(first, self.complete + 1):
-            self._judge(state, step, among, now_s)
-        if first <= self.complete:
+        steps = range(first, self.complete + 1)
+        if steps:
+            self._judge(state, steps, among, now_s)
             self.judged = self.complete
             self._refresh()
         self.outliers = [one for one in self.outliers if not self._past_it(one, now_s)]
@@ -132,15 +138,32 @@ class Numerics:
     def _past_it(self, one: Outlier | Skip, now_s: float) -> bool:
         return self.complete - one.last_step >= CLEAN_STEPS and now_s - one.last_s >= CLEAN_S
 
-    def _judge(self, state: "RunState", step: int, among: Flags, now_s: float) -> None:
-        find_twins(self.columns, step, among)
-        started = among & (state.ranks.start_step + 1 < step)  # the first step may begin midway
-        skipped = lone_skips(self.columns, step, started)
-        if skipped:
-            self._skipped(step, skipped, int(np.count_nonzero(among)) - len(skipped), now_s)
-        current = self.episodes.current
-        if current is None or step < current.first_step:
-            self._outliers(step, among, now_s)
+    def _judge(self, state: "RunState", steps: range, among: Flags, now_s: float) -> None:
+        some = some_skipped(self.columns, steps)
+        may = self._may_have_outliers(steps, among)
+        for step in steps:
+            find_twins(self.columns, step, among)
+            if some:
+                # The first step may begin midway.
+                started = among & (state.ranks.start_step + 1 < step)
+                skipped = lone_skips(self.columns, step, started)
+                if skipped:
+                    others = int(np.count_nonzero(among)) - len(skipped)
+                    self._skipped(step, skipped, others, now_s)
+            current = self.episodes.current
+            if step in may and (current is None or step < current.first_step):
+                self._outliers(step, among, now_s)
+
+    def _may_have_outliers(self, steps: range, among: Flags) -> set[int]:
+        """Those of ``steps`` that have to be looked at."""
+        columns = self.columns
+        kept = [(step, slot) for step in steps if (slot := columns.steps.slot(step)) is not None]
+        if not kept:
+            return set()
+        if self._past is None or len(self._past.usual) != columns.size:
+            self._past = _past(columns.past(kept[0][0]))
+        may = may_have_outliers(columns.norms[:, [slot for _, slot in kept]], self._past, among)
+        return {step for (step, _), one in zip(kept, may.tolist(), strict=True) if one}
 
     def _skipped(self, step: int, ranks: list[int], others: int, now_s: float) -> None:
         for known in self.skips:
@@ -153,10 +176,8 @@ class Numerics:
 
     def _outliers(self, step: int, among: Flags, now_s: float) -> None:
         codes = self.columns.norms_at(step)
-        if codes is None:
+        if codes is None or self._past is None:
             return
-        if self._past is None or len(self._past.usual) != len(codes):
-            self._past = _past(self.columns.past(step))
         for rank in outliers(codes, self._past, among):
             self._outlier(rank, step, among, now_s)
 
@@ -262,7 +283,8 @@ def signs(state: "RunState", message: m.Signs, received_s: float) -> None:
 
 
 def checksums(state: "RunState", message: m.Checksums, received_s: float) -> None:
-    state.numerics.replicas.take(message, received_s)
+    if state.numerics.replicas.take(message, received_s):
+        state.news()
 
 
 def parameter_norms(state: "RunState", message: m.ParameterNorms, received_s: float) -> None:

@@ -131,6 +131,24 @@ def outliers(codes: Codes, past: Past, among: Flags) -> list[int]:
     return found or _without_past(now, known, past)
 
 
+def may_have_outliers(codes: Codes, past: Past, among: Flags) -> Flags:
+    """At which of several steps (``codes``, shape (ranks, steps)) there may be an outlier.
+
+    Shape (steps,). All in one go, and it is seldom so.
+    """
+    now = logs(codes)
+    now[~among] = np.nan
+    moved = now - past.usual[:, None]
+    least = np.maximum(
+        np.maximum(AMONG_PEERS.least, DEVIATIONS * past.spread), past.top + AMONG_PEERS.above_top
+    )
+    low = np.nan_to_num(_median(np.ascontiguousarray(moved.T)))
+    suspects = moved - np.minimum(0.0, low) >= least[:, None]
+    young = ~np.isnan(now) & np.isnan(past.usual)[:, None]
+    may: Flags = (suspects | young).any(axis=0)
+    return may
+
+
 def _without_past(now: Logs, known: Flags, past: Past) -> list[int]:
     """In the first steps: one rank far above all others."""
     young = known & np.isnan(past.usual)

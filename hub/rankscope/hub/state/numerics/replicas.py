@@ -105,7 +105,8 @@ class Replicas:
         self._altered: dict[int, Altered] = {}
         """The first change that each rank told of since then."""
 
-    def take(self, message: m.Checksums, received_s: float) -> None:
+    def take(self, message: m.Checksums, received_s: float) -> bool:
+        """Whether ranks differ in it that were equal until now, as far as they have told."""
         replicas = message.replicas
         key = (message.step, message.first, replicas)
         check = self.pending.get(key)
@@ -120,6 +121,9 @@ class Replicas:
         known = self.divergences.get((replicas, message.first))
         if known is not None and not known.names and known.step <= message.step:
             known.names = check.names()
+        part = (replicas, message.first)
+        comparable = replicas != UNWRAPPED or part in self._equal
+        return known is None and comparable and len(set(check.totals.values())) > 1
 
     def _changed(self, message: m.Checksums) -> None:
         known = self._altered.get(message.rank)

@@ -12,6 +12,12 @@ from rankscope.hub.state.numerics.columns import (
 )
 
 
+def some_skipped(columns: NumericColumns, steps: range) -> bool:
+    """Whether any rank made no update at any of ``steps``, as far as they are kept."""
+    slots = [slot for step in steps if (slot := columns.recent.slot(step)) is not None]
+    return bool((columns.updates[:, slots] == SKIPPED).any())
+
+
 def lone_skips(columns: NumericColumns, step: int, among: Flags) -> list[int]:
     """Ranks that made no update at ``step`` while others did."""
     slot = columns.recent.slot(step)

@@ -51,6 +51,7 @@ def ascii_only(text: str) -> str:
     """``text`` in ASCII, cell for cell; a character without a stand-in is a question mark."""
     if text.isascii():
         return text
+    text = text.replace(" ±", "+-")  # two cells as well; ``~4`` would be about four
     return "".join(
         char if char.isascii() else GLYPHS.get(char, "?" * cell_len(char)) for char in text
     )

@@ -56,8 +56,7 @@ def checkpoint_lines(
         lines += _command_lines(action, view, picture, width, locked)
     if view.commands:
         lines += [BLANK, _title("what came of commands")]
-    for one in view.commands[:SHOWN_OUTCOMES]:
-        ago_s = one.age_s if one.ended_age_s is None else one.ended_age_s
+    for one, ago_s in words.past(view)[:SHOWN_OUTCOMES]:
         lines.append(_over_line(one, _ago(ago_s, view, picture), width))
     return lines
 
@@ -202,6 +201,6 @@ def _over_line(one: Command, ago: str, width: int) -> Line:
     style: StyleName = "good" if mark.tone == "good" else "bad" if mark.tone == "bad" else "dim"
     start = f"   {mark.glyph} {left(mark.word, 9)} "
     text = f"{left(one.command, 19)}  {right(ago, AGO)}  "
-    told = f"{safe(one.author)}: {safe(one.text)}"
+    told = f"{safe(one.author)}: {words.command_text(one)}".removesuffix(": ")
     rest = clip(told, max(0, width - len(start) - len(text) - 1))
     return fit(line(Span(start, style), text, Span(rest, "dim")), width)

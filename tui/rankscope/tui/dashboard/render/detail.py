@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from rankscope.protocol.shapes import GroupRow, RankDetail, RankRow
 from rankscope.tui.dashboard.picture import Picture
+from rankscope.tui.dashboard.render.age import word_age_s
 from rankscope.tui.dashboard.render.grid import TONE_STYLES
 from rankscope.tui.dashboard.render.line import (
     BLANK,
@@ -21,22 +22,26 @@ from rankscope.tui.dashboard.render.line import (
 from rankscope.tui.dashboard.render.nodes import bare_ranks
 from rankscope.tui.dashboard.render.numbers import phase_line, step_time_sparkline
 from rankscope.tui.dashboard.render.table import Column, columns_that_fit, head_line, row_line
-from rankscope.tui.words import numbers
+from rankscope.tui.words import numbers, tokens
 from rankscope.tui.words.blame import ABSENT, holds_up
+from rankscope.tui.words.counting import step_words
 
 NAME_WIDTH = 12
 FACTS_FIRST = ("rankscope", "python", "torch", "backend", "cuda", "nccl")
 
 
-def detail_lines(rank: int, detail: RankDetail | None, picture: Picture, width: int) -> list[Line]:
+def detail_lines(
+    rank: int, detail: RankDetail | None, picture: Picture, width: int, now_t_s: float
+) -> list[Line]:
     """``detail`` is None until the hub has answered; the rank's row alone is shown meanwhile."""
     row = picture.rows.get(rank) or (None if detail is None else detail.row)
     if row is None:
         mark = ABSENT
         return [line("  ", Span(f"rank {rank}", "strong"), f"   {mark.glyph} {mark.word}")]
-    lines = [_who(row, picture, width), *_now(row, picture, width)]
+    lines = [_who(row, picture, width), *_now(row, picture, width, now_t_s)]
     if detail is None:
-        return [*lines, BLANK, line("  ", Span("asking the hub for more", "dim"))]
+        asking = "no hub is there to ask for more" if picture.unknown else "asking the hub for more"
+        return [*lines, BLANK, line("  ", Span(asking, "dim"))]
     lines += _course(detail, width)
     if detail.exception:
         lines += [BLANK, _heading("exception", width), *_traceback(detail.exception, width)]
@@ -75,20 +80,29 @@ def _who(row: RankRow, picture: Picture, width: int) -> Line:
     return first_that_fit(parts, width, "   ")
 
 
-def _now(row: RankRow, picture: Picture, width: int) -> list[Line]:
+def _now(row: RankRow, picture: Picture, width: int, now_t_s: float) -> list[Line]:
     # The ages of a run that is over say when its hub stopped, not what happened.
     aged = not picture.ended and row.phase != "ended"
     phase = row.phase
-    if aged and row.phase_s is not None:
-        phase += f" for {numbers.age(row.phase_s)}"
     process = row.process + (f", {row.ended}" if row.ended else "")
     link: str = row.link
-    if aged and row.heard_s is not None:
-        link += f", heard {numbers.age(row.heard_s)} ago"
+    heard_s = row.heard_s
+    if aged and picture.unknown:
+        # That it was last heard so long ago stays true; what it does since, nobody says.
+        link = "not known"
+        if row.process != "ended":
+            phase, process = f"was {phase}", f"was {process}"
+        heard_s = None if heard_s is None else heard_s + word_age_s(picture, now_t_s)
+    elif aged and row.phase_s is not None:
+        phase += f" for {numbers.age(row.phase_s)}"
+    if aged and heard_s is not None:
+        link += f", heard {numbers.age(heard_s)} ago"
+    state = "running" if picture.status is None else picture.status.state
+    speeds = picture.ended or (tokens.is_current(row, state) and not picture.unknown)
     loss_bad = row.loss is not None and not math.isfinite(row.loss)
     norm_bad = row.grad_norm is not None and not math.isfinite(row.grad_norm)
     lines = [
-        _pairs([("step", numbers.count(row.step), False), ("phase", phase, False)], width),
+        _pairs([("step", step_words(row), False), ("phase", phase, False)], width),
         _pairs(
             [
                 (
@@ -104,7 +118,7 @@ def _now(row: RankRow, picture: Picture, width: int) -> list[Line]:
             [
                 ("loss", numbers.loss(row.loss), loss_bad),
                 ("grad norm", numbers.norm(row.grad_norm), norm_bad),
-                ("tokens/s", numbers.si(row.tokens_per_s), False),
+                ("tokens/s", tokens.per_s(row, current=speeds), False),
             ],
             width,
         ),

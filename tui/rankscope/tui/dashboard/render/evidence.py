@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from rankscope.protocol.shapes import Finding, Status
 from rankscope.tui.dashboard.picture import Picture
+from rankscope.tui.dashboard.render.advice import advice
+from rankscope.tui.dashboard.render.age import as_of
 from rankscope.tui.dashboard.render.line import (
     BLANK,
     Line,
@@ -16,9 +18,11 @@ from rankscope.tui.dashboard.render.line import (
 )
 from rankscope.tui.words import numbers
 from rankscope.tui.words.blame import did_to_victims
+from rankscope.tui.words.ending import how_to_end, what_comes_of_it
 from rankscope.tui.words.evidence import quoted
 from rankscope.tui.words.marks import SEVERITIES
-from rankscope.tui.words.stall import next_step, standings, unexplained
+from rankscope.tui.words.nohub import no_hub
+from rankscope.tui.words.stall import advised, standings, unexplained
 
 NAME_WIDTH = 12
 STYLES: dict[str, StyleName] = {"info": "dim", "warning": "warn", "critical": "bad"}
@@ -32,10 +36,24 @@ def evidence_lines(picture: Picture, width: int) -> list[Line]:
     if not findings:
         return _nothing(picture, width)
     lines = stall_lines(picture.status, width) if unexplained(picture.status) else []
+    lines += _end(picture, width) if lines else []
     for finding in findings:
-        lines += [BLANK] if lines else []
+        told = bool(lines)
+        lines += [BLANK] if told else []
         lines += finding_lines(finding, picture, width)
+        lines += [] if told else _end(picture, width)
     return lines
+
+
+def _end(picture: Picture, width: int) -> list[Line]:
+    """How a run that hangs now is ended."""
+    if picture.unknown or picture.stands_still or picture.snapshot.replay:
+        return []
+    how = how_to_end(picture.status, picture.overview)
+    if not how or picture.status is None:
+        return []
+    lines = advice(Span("end", "dim"), NAME_WIDTH, how, width)
+    return lines + _named("", what_comes_of_it(picture.status), width)
 
 
 def short_evidence(verdict: Finding, others: Sequence[Finding], width: int) -> list[Line]:
@@ -53,7 +71,7 @@ def _nothing(picture: Picture, width: int) -> list[Line]:
     status = picture.status
     text = "no open finding"
     if status is not None and unexplained(status):
-        return [*stall_lines(status, width), *_log_line(picture, width)]
+        return [*stall_lines(status, width), *_end(picture, width), *_log_line(picture, width)]
     if status is not None and status.state == "stalled":
         text = "no rank moves, and no cause was found yet"
     elif picture.ended:
@@ -66,7 +84,7 @@ def _log_line(picture: Picture, width: int) -> list[Line]:
     if overview is None or not overview.incidents:
         return []
     count = numbers.plural(overview.incidents, "entry").replace("entrys", "entries")
-    text = f"the incident log has {count}: rankscope incidents"
+    text = f"the incident log has {count}: 7 shows it"
     return [fit(line("  ", Span(text, "dim")), width)]
 
 
@@ -75,8 +93,7 @@ def stall_lines(status: Status, width: int) -> list[Line]:
     lines = _named("stalled", "no rank moves, and no cause was found yet", width, "strong")
     for index, each in enumerate(standings(status.ranks)):
         lines += _named("" if index else "where", f"· {each.text}", width)
-    step = next_step(status.ranks)
-    return lines + (_named("next", step, width, "accent") if step else [])
+    return lines + _next(advised(status), width)
 
 
 def _state(picture: Picture) -> str:
@@ -111,15 +128,18 @@ def finding_lines(finding: Finding, picture: Picture, width: int) -> list[Line]:
         lines += _named("took along" if after else before, _ranks(finding.victims, ""), width)
     if finding.step is not None:
         lines += _named("at step", numbers.count(finding.step), width)
-    ago = "" if picture.ended else " ago"
-    since = "as the run ended" if picture.ended else f"{numbers.age(finding.since_s)}{ago}"
+    since = "as the run ended" if picture.ended else f"{numbers.age(finding.since_s)} ago"
+    if picture.unknown and picture.status is not None and finding is not no_hub(picture.status):
+        since = f"{numbers.age(finding.since_s)}, {as_of(picture)}"
     lines += _named("since", since, width)
     for name, value in finding.where.items():
         lines += _named(name, str(value), width)
     lines += _evidence(finding, width)
-    if finding.next:
-        lines += _named("next", finding.next, width, "accent")
-    return lines
+    return lines + _next(finding.next, width)
+
+
+def _next(step: str, width: int) -> list[Line]:
+    return advice(Span("next", "dim"), NAME_WIDTH, step, width)
 
 
 def _ranks(ranks: list[int], nobody: str) -> str:

@@ -4,7 +4,7 @@ from rankscope.tui.dashboard.action import GROUPS
 from rankscope.tui.dashboard.actions import actions
 from rankscope.tui.dashboard.render.grid import TONE_STYLES
 from rankscope.tui.dashboard.render.line import BLANK, Line, Span, line, paragraph, wrap
-from rankscope.tui.words.blame import BLAMED, SUSPECT, WAITING
+from rankscope.tui.words.blame import BLAMED, SUSPECT, UNKNOWN, WAITING
 from rankscope.tui.words.marks import Mark
 
 KEYS_WIDTH = 20
@@ -17,6 +17,7 @@ MARKS = (
     (SUSPECT, "named by a warning"),
     (Mark("◐", "stopped", "bad"), "its process is stopped (SIGSTOP)"),
     (BLAMED, "named by the verdict, gone, or ended badly"),
+    (UNKNOWN, "no hub is there to say how it is"),
     (Mark("■", "ended", "quiet"), "ended: well, or because of another rank, as its word says"),
 )
 

@@ -1,6 +1,8 @@
 """Lines of the screen of incidents."""
 
 from rankscope.protocol.shapes import Finding
+from rankscope.tui.dashboard.picture import Picture
+from rankscope.tui.dashboard.render.advice import advice
 from rankscope.tui.dashboard.render.cut import cut
 from rankscope.tui.dashboard.render.grid import TONE_STYLES
 from rankscope.tui.dashboard.render.line import Line, Span, clip, fit, left, line, right, wrap
@@ -38,17 +40,22 @@ def entry_line(entry: Entry, now_s: float | None, width: int, *, selected: bool)
     return fit(line(Span(start, "" if open_ else "dim"), Span(text, style)), width)
 
 
-def detail_lines(entry: Entry, now_s: float | None, width: int, most: int) -> list[Line]:
+def detail_lines(
+    entry: Entry, picture: Picture, now_s: float | None, width: int, most: int
+) -> list[Line]:
     """What was known of the selected one, in at most ``most`` lines."""
     finding = entry.newest.finding
     texts = [("", finding.headline), *_of(finding, entry, now_s)]
     lines: list[Line] = []
     for name, text in texts:
+        if name == "next":
+            lines += advice(Span(name, "dim"), 12, safe(text), width)
+            continue
         style = "strong" if not lines else ""
         for index, each in enumerate(wrap(safe(text), width - 14, 4)):
             head = Span(left(name if index == 0 else "", 10), "dim")
             lines.append(fit(line("  ", head, "  ", Span(each, "strong" if style else "")), width))
-    return cut(lines, most, width, "rankscope incidents")
+    return cut(lines, most, width, picture.command("rankscope incidents"))
 
 
 def _of(finding: Finding, entry: Entry, now_s: float | None) -> list[tuple[str, str]]:

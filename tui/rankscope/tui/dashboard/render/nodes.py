@@ -2,10 +2,11 @@
 
 from statistics import fmean
 
-from rankscope.protocol.shapes import Node, NodesInShort, Overview
+from rankscope.protocol.shapes import Node, NodesInShort, Overview, RankRow
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.line import Line, Span, first_that_fit, join, line, width_of
 from rankscope.tui.words import numbers
+from rankscope.tui.words.blame import goes_on
 
 NAMED_AT_MOST = 2
 """Ranks in trouble that are spelled out on a node's line; the others are counted."""
@@ -35,11 +36,24 @@ def _troubled(node: Node, picture: Picture, where: bool) -> list[Line]:
         row = picture.rows.get(ranks[0])
         age = ""
         if tone == "bad" and len(ranks) == 1 and row is not None:
-            age = f" in {row.phase}" if where and row.phase not in ("ended", word) else ""
-            if row.phase_s is not None and not picture.ended:
-                age += f" {numbers.age(row.phase_s)}"
+            age = _standing(row, word, picture, where)
         parts.append(line(Span(f"{names} {word}{age}", "bad" if tone == "bad" else "warn")))
     return parts
+
+
+def _standing(row: RankRow, word: str, picture: Picture, where: bool) -> str:
+    """In which phase a rank in trouble stands, and for how long; since which step of one that has
+    gone on from there: its present phase is not that of the fault."""
+    blaming = (each for each in picture.findings if row.rank in each.ranks)
+    fault = next((each for each in blaming if each.severity == "critical"), None)
+    if fault is not None and goes_on(row, fault):
+        return "" if fault.step is None else f" since step {numbers.count(fault.step)}"
+    age = f" in {row.phase}" if where and row.phase not in ("ended", "other", word) else ""
+    # Of a rank that has ended it would be how long its last phase had lasted.
+    going = row.process != "ended" and not (picture.ended or picture.unknown)
+    if row.phase_s is not None and going:
+        age += f" {numbers.age(row.phase_s)}"
+    return age
 
 
 def bare_ranks(ranks: list[int], limit: int = 4) -> str:
@@ -92,7 +106,7 @@ def _gpu(node: Node) -> list[Line]:
 
 def _over(picture: Picture) -> bool:
     """Whether nothing is watched any more: then a sentinel that is gone is as it should be."""
-    return picture.ended or picture.snapshot.replay
+    return picture.ended or picture.unknown or picture.snapshot.replay
 
 
 def sentinel(node: Node) -> Line:

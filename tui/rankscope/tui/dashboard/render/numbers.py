@@ -32,7 +32,7 @@ def _newest(overview: Overview, width: int) -> Line:
         else overview.tokens_per_s
     )
     parts = [
-        line(Span(" step ", "dim"), Span(f"{numbers.count(overview.step):>7}", "strong")),
+        line(Span(" steps", "dim"), Span(f"{numbers.count(overview.step):>7}", "strong")),
         line(f"{steps_per_s:>6}", Span(" step/s", "dim")),
         line(f"{tokens:>6}", Span(" tok/s", "dim")),
         line(Span("loss ", "dim"), _number(overview.loss, numbers.loss)),

@@ -34,7 +34,8 @@ def origin_lines(view: Numerics, picture: Picture, width: int, most: int) -> lis
             line("  ", Span(clip(safe(words.sign_text(sign)), width - 4), "dim"))
             for sign in view.signs
         ]
-        return [*cut(shown, most, width, "rankscope numerics"), BLANK] if shown else []
+        where = picture.command("rankscope numerics")
+        return [*cut(shown, most, width, where), BLANK] if shown else []
     lines: list[Line] = []
     for finding in view.findings:
         mark = SEVERITIES[finding.severity]
@@ -89,7 +90,9 @@ def rank_line(row: NumericsRow, mark: Mark, course: str, width: int, *, selected
     return fit(line(texts[0], Span(texts[1], tone), texts[2], Span(course, "bar")), width)
 
 
-def parameter_lines(view: Numerics, rank: int, width: int, most: int) -> list[Line]:
+def parameter_lines(
+    view: Numerics, rank: int, picture: Picture, width: int, most: int
+) -> list[Line]:
     """The selected rank's parameters, those in trouble first; ``most`` lines with the heading."""
     if not view.parameters:
         return [line("  ", Span(f"rank {rank} has not told of its single parameters", "dim"))]
@@ -112,6 +115,6 @@ def parameter_lines(view: Numerics, rank: int, width: int, most: int) -> list[Li
             )
         )
     if more:
-        where = f"rankscope numerics --rank {rank}"
+        where = picture.command(f"rankscope numerics --rank {rank}")
         lines.append(left_out(more, "parameter", width, where, indent=3))
     return lines

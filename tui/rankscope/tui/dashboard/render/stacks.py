@@ -1,6 +1,7 @@
 """Lines of the screen of stacks."""
 
 from rankscope.protocol.shapes import StacksView
+from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.line import BLANK, Line, Span, clip, line, spread, wrap
 from rankscope.tui.words import numbers
 from rankscope.tui.words import stacks as words
@@ -10,22 +11,23 @@ FRAMES = 8
 """Of each place; the text command shows all."""
 
 
-def stack_lines(view: StacksView, width: int) -> list[Line]:
+def stack_lines(view: StacksView, picture: Picture, width: int) -> list[Line]:
     """One block a place, the rarest on top: who, their own line, and the way down from it."""
     lines: list[Line] = []
+    names = words.files(view)
     odd = len(view.groups) > 1
     for index, group in enumerate(view.groups):
         style = "strong" if odd and not index else ""
-        start = line("  ", Span(words.head(group), "strong" if style else ""))
-        lines.append(spread(start, line(" ", Span(words.age(group), "dim"), " "), width))
+        start = line("  ", Span(words.head(group, names), "strong" if style else ""))
+        age = words.age(group, ended=view.ended)
+        lines.append(spread(start, line(" ", Span(age, "dim"), " "), width))
         for frame in group.frames[:FRAMES]:
-            lines.append(line("    ", Span(clip(words.frame(frame), width - 5), "dim")))
+            lines.append(line("    ", Span(clip(words.frame(frame, names), width - 5), "dim")))
         left = len(group.frames) - FRAMES
         if left > 0:
-            more = f"… {numbers.plural(left, 'frame')} more: rankscope stacks"
-            lines.append(
-                line("    ", Span(clip(f"{more} --rank {group.ranks[0]}", width - 5), "dim"))
-            )
+            where = picture.command(f"rankscope stacks --rank {group.ranks[0]}")
+            more = f"… {numbers.plural(left, 'frame')} more: {where}"
+            lines.append(line("    ", Span(clip(more, width - 5), "dim")))
         lines.append(BLANK)
     if view.missing:
         lines.append(line("  ", Span(f"no stack yet of {numbers.ranks(view.missing)}", "dim")))

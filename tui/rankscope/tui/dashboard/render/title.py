@@ -3,6 +3,7 @@
 import time
 
 from rankscope.tui.dashboard.picture import Picture
+from rankscope.tui.dashboard.render.age import as_of, unheard_s, word_age_s
 from rankscope.tui.dashboard.render.line import (
     Line,
     Span,
@@ -16,9 +17,11 @@ from rankscope.tui.dashboard.render.line import (
 from rankscope.tui.dashboard.render.timeline import frozen_spans, past_spans
 from rankscope.tui.words import numbers
 from rankscope.tui.words.marks import safe
+from rankscope.tui.words.verdict import FRESH_S
 
-FRESH_S = 3.0
-"""Ranks say something at least twice a second: data older than this is worth a colour."""
+ANSWERS_S = 1.0
+"""A hub is asked four times a second: of one that has not answered for longer it is not known
+whether it is there."""
 
 
 def title_line(picture: Picture, width: int, now_t_s: float, rights: str = "") -> Line:
@@ -65,24 +68,27 @@ def freshness(picture: Picture, now_t_s: float) -> list[Span]:
         return frozen_spans(picture.frozen_t_s, now_t_s)
     if snapshot.replay and snapshot.status is None and snapshot.link == "connecting":
         return [Span("◌ opening", "dim")]
-    if snapshot.replay:
+    if snapshot.replay and not picture.unknown:
         ended = _ended(picture)
         return [Span(f"■ recording{',' if ended else ''}{ended}", "dim")]
-    since_s = 0.0 if snapshot.hub_s is None else max(0.0, now_t_s - snapshot.taken_t_s)
+    age_s = word_age_s(picture, now_t_s)
     if snapshot.link == "away":
-        for_s = since_s if snapshot.hub_s is not None else None
-        return [Span(f"○ hub away {numbers.age(for_s)}".rstrip(numbers.DASH), "bad")]
+        for_s = age_s if snapshot.hub_s is not None else None
+        return [Span(f"○ no hub {numbers.age(for_s)}".rstrip(numbers.DASH), "bad")]
+    if picture.unknown:
+        word = "no hub" if snapshot.replay else "hub silent"
+        return [Span(f"○ {word} {numbers.age(age_s)}", "bad")]
     if snapshot.link == "connecting":
         return [Span("◌ connecting", "dim")]
     if picture.ended:
         return [Span(f"■{_ended(picture)}", "dim")]
-    overview = picture.overview
-    data_age_s = None if overview is None else overview.data_age_s
-    if data_age_s is None:
+    shown_s = unheard_s(picture, now_t_s)
+    if shown_s is None:
         return [Span("● hub up", "good"), Span(", no rank yet", "dim")]
-    shown_s = data_age_s + since_s
     if shown_s > FRESH_S:
         return [Span(f"○ silent {numbers.age(shown_s):>6}", "warn")]
+    if age_s > ANSWERS_S and not picture.stands_still:
+        return [Span(f"◌ asking {numbers.age(age_s)}", "warn")]
     return [Span(f"● live {numbers.age(shown_s)}", "good")]
 
 
@@ -100,6 +106,8 @@ def _up(picture: Picture, now_t_s: float) -> Span:
     overview = picture.overview
     if overview is None:
         return Span("")
+    if picture.unknown:
+        return Span(as_of(picture), "warn")
     still = picture.ended or picture.snapshot.replay or picture.stands_still
     moving = picture.snapshot.link == "up" and not still
     since_s = max(0.0, now_t_s - picture.snapshot.taken_t_s) if moving else 0.0

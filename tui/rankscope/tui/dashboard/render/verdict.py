@@ -4,13 +4,14 @@ from collections.abc import Mapping
 
 from rankscope.protocol.shapes import Finding, Status
 from rankscope.tui.dashboard.picture import Picture
+from rankscope.tui.dashboard.render.advice import advice
+from rankscope.tui.dashboard.render.age import unheard_s, word_age_s
 from rankscope.tui.dashboard.render.line import (
     Line,
     Span,
     StyleName,
     fit,
     line,
-    paragraph,
     spread,
     text_of,
     width_of,
@@ -19,11 +20,13 @@ from rankscope.tui.dashboard.render.line import (
 from rankscope.tui.words import numbers
 from rankscope.tui.words.blame import ENDED_STATES, about, was_interrupted
 from rankscope.tui.words.marks import Tone
-from rankscope.tui.words.stall import next_step, unexplained
+from rankscope.tui.words.nohub import HEAD, last_known, no_hub
+from rankscope.tui.words.stall import advised, unexplained
 from rankscope.tui.words.verdict import verdict
 
 HEADLINE_LINES = 3
-NO_HARM = "training does not need its hub and is not touched"
+NEXT_LINES = 2
+NO_HARM = "training does not need its hub"
 INDENT = 3
 TONES: Mapping[Tone, StyleName] = {
     "good": "good_block",
@@ -50,7 +53,9 @@ def verdict_lines(
     status = picture.status
     if status is None:
         return _no_news(picture, width)
-    overview, finding = picture.overview, status.verdict
+    overview = picture.overview
+    finding = last_known(status) if picture.unknown else status.verdict
+    stale = _stale_head(picture, now_t_s)
     said = verdict(
         state=status.state,
         finding=finding,
@@ -60,32 +65,36 @@ def verdict_lines(
         exit_code=status.exit_code,
         attached=bool(status.ranks),
         stopped=status.stopped,
+        ending=status.ending,
+        unheard_s=None if stale or picture.stands_still else unheard_s(picture, now_t_s),
     )
-    trouble = said.tone in ("warn", "bad")
-    stale = _stale_head(picture, now_t_s)
+    trouble = said.known and said.tone in ("warn", "bad")
     if stale:
         # What is known is old: that comes first, and the old verdict is called so.
-        start = line(
-            " ", Span(f" {stale} ", "bad_block"), f"  last known: {said.glyph} {said.head},"
-        )
-        start = (*start, Span(" "))
+        was = f"  last known: {said.glyph} {said.head}"
+        start = (*line(" ", Span(f" {stale} ", "bad_block"), was), Span(", "))
     else:
         start = line(" ", Span(f" {said.glyph} {said.head} ", TONES[said.tone]), "  ")
     hang = width_of(start)
-    text = _waits_for(status) if status.state == "starting" and not trouble else said.text
+    waits = status.state == "starting" and not trouble and not status.ending
+    text = _waits_for(status) if waits else said.text
     if brief and finding is not None and trouble and _hides_kind(status, finding, said.head):
         text = f"{finding.kind}: {text}"
-    style: StyleName = "strong" if trouble else ""
-    error = f"{picture.snapshot.error}; {NO_HARM}" if stale else ""
+    style: StyleName = "dim" if stale else "strong" if trouble else ""
+    error = f"{_why_stale(picture)}; {NO_HARM}" if stale else ""
     why = [
         fit(line(" " * INDENT, Span(each, "dim")), width)
-        for each in wrap(error, width - INDENT - 1, 2)
+        for each in wrap(error, width - INDENT - 1, 3)
     ]
     hint = line(Span(_hint(status, trouble), "dim"), " ")
-    first, *more = wrap(text, width - hang - 1, most if brief else HEADLINE_LINES) or [""]
-    lines = [fit(line(*start, Span(first, style)), width)]
+    if stale and trouble:  # the words below its long head, not squeezed in beside it
+        lines, hang, most = [fit(start[:-1], width)], INDENT, most - 1
+        more = wrap(text, width - hang - 1, max(1, most) if brief else HEADLINE_LINES)
+    else:
+        first, *more = wrap(text, width - hang - 1, most if brief else HEADLINE_LINES) or [""]
+        lines = [fit(line(*start, Span(first, style)), width)]
     lines += [fit(line(" " * hang, Span(each, style)), width) for each in more]
-    if brief or not trouble:
+    if brief or stale or not trouble:
         if width_of(lines[-1]) + width_of(hint) + 1 < width:
             lines[-1] = spread(lines[-1], hint, width)
         elif (
@@ -94,11 +103,11 @@ def verdict_lines(
             lines[-1] = spread(lines[-1], line("  ", *hint), width)
         elif trouble:
             lines.append(spread((), hint, width))
-        return [*lines, *why]
+        return [*lines, *why, *(() if brief else _again(status, width))]
     who = line(" " * INDENT, *_who(status, finding))
     if text_of((*who, *hint)).strip():
         lines.append(spread(who, line("  ", *hint) if text_of(hint).strip() else (), width))
-    return [*lines, *_next(status, width), *why]
+    return [*lines, *_next(status, width)]
 
 
 def _hides_kind(status: Status, finding: Finding, head: str) -> bool:
@@ -120,11 +129,20 @@ def _no_news(picture: Picture, width: int) -> list[Line]:
 
 
 def _stale_head(picture: Picture, now_t_s: float) -> str:
-    """Not empty when the hub is away: then the rest is what was last known."""
-    snapshot = picture.snapshot
-    if snapshot.link != "away" or picture.ended:
+    """Not empty when no hub says how the run is: then the rest is what was last known."""
+    if not picture.unknown:
         return ""
-    return f"○ HUB AWAY {numbers.age(now_t_s - snapshot.taken_t_s)}"
+    lost = picture.snapshot.replay or picture.snapshot.link == "away"
+    return f"○ {HEAD if lost else 'HUB SILENT'} {numbers.age(word_age_s(picture, now_t_s))}"
+
+
+def _why_stale(picture: Picture) -> str:
+    """What is known of the hub that does not say anything."""
+    if picture.snapshot.link == "away":
+        return picture.snapshot.error
+    if picture.snapshot.replay:
+        return "the hub ended without a word, and nothing has started it again"
+    return "the hub was asked and does not answer: it is stopped, or its node is busy"
 
 
 def _waits_for(status: Status) -> str:
@@ -147,6 +165,8 @@ def _waits_for(status: Status) -> str:
 def _hint(status: Status, trouble: bool) -> str:
     """How many more findings there are, and the key that opens them."""
     count = len(status.findings)
+    if no_hub(status) is not None:
+        return "v evidence"
     if count == 0:
         return ""
     if trouble:
@@ -168,10 +188,19 @@ def _who(status: Status, finding: Finding | None) -> list[Span]:
     return parts
 
 
+def _again(status: Status, width: int) -> list[Line]:
+    """How to have a hub again, where it is gone for good."""
+    gone = no_hub(status)
+    return [] if gone is None else _step(gone.next.partition("; ")[0], width)
+
+
 def _next(status: Status, width: int) -> list[Line]:
     """The next step to take, where one is known."""
     step = "" if status.verdict is None else status.verdict.next
     if unexplained(status):
-        step = next_step(status.ranks)
-    head = Span("next", "accent")
-    return paragraph(head, 6, step, width, indent=INDENT, max_lines=2) if step else []
+        step = advised(status)
+    return _step(step, width)
+
+
+def _step(step: str, width: int) -> list[Line]:
+    return advice(Span("next", "accent"), 6, step, width, indent=INDENT, most=NEXT_LINES)

@@ -12,6 +12,7 @@ from rankscope.protocol.shapes import VIEWS
 from rankscope.tui.dashboard.action import ScreenName
 from rankscope.tui.dashboard.filtering import Filter, parsed
 from rankscope.tui.dashboard.picture import Picture
+from rankscope.tui.dashboard.render.age import faded, faded_below_head
 from rankscope.tui.dashboard.render.bottom import footer_line, prompt_line, question_line
 from rankscope.tui.dashboard.render.line import Line, Span, fit, line, text_of, width_of, wrap
 from rankscope.tui.dashboard.render.timeline import rule_or_timeline
@@ -189,8 +190,11 @@ class Screen:
         out already; else what it matches is marked. ``order``: by what the lines are sorted.
         """
         if not count and self._is_asking(picture):
-            asking = line("  ", Span(f"asking the hub for {self.name} …", "dim"))
-            count, line_at = 1, lambda y: asking
+            asking = self._asking(picture, room.width)
+            count, line_at = len(asking), asking.__getitem__
+        if picture.unknown:
+            top, asked, above = faded_below_head(top), line_at, above_footer or []
+            line_at, above_footer = lambda y: faded(asked(y)), [faded(each) for each in above]
         notice = room.notice
         long = room.prompt is None and 2 * width_of(notice) > room.width
         told = wrap(notice, room.width - 4, NOTICE_LINES) if long else []
@@ -219,6 +223,16 @@ class Screen:
         else:
             bottom[-1] = prompt_line(room.prompt, room.width, position)
         return Layout(head, count, line_at, bottom, room.width, self.offset)
+
+    def _asking(self, picture: Picture, width: int) -> list[Line]:
+        """That the view is asked for, or why it cannot come."""
+        snapshot = picture.snapshot
+        text = f"asking the hub for {self.name} …"
+        if picture.unknown and not snapshot.replay:  # why stands in the head
+            text = f"no hub answers: {self.name} comes when one is back"
+        elif snapshot.link == "away":
+            text = f"{self.name} cannot be asked for: {snapshot.error}"
+        return [line("  ", Span(each, "dim")) for each in wrap(text, width - 4, NOTICE_LINES)]
 
     def _is_asking(self, picture: Picture) -> bool:
         """Whether the view that this screen draws has not come yet: a key is seen to be taken."""

@@ -72,7 +72,7 @@ class IncidentsScreen(ListingScreen):
         if room.height >= 20:
             most = TALL_DETAILS if room.height >= TALL else DETAILS
             most = max(most, room.height - len(top) - len(shown) - 2)  # a short log leaves room
-            below = [rule(room.width), *detail_lines(shown[at], now_s, room.width, most)]
+            below = [rule(room.width), *detail_lines(shown[at], picture, now_s, room.width, most)]
 
         def line_at(y: int) -> Line:
             return entry_line(shown[y], now_s, room.width, selected=y == at)

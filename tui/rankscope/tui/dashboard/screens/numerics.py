@@ -47,7 +47,7 @@ class NumericsScreen(SelectingScreen):
         if view is None:
             return self.finish(picture, room, top, 0, lambda y: ())
         rank = self.selected(picture)
-        rows = view.ranks
+        rows = words.by_trouble(view)
         ranks = [row.rank for row in rows]
         at = ranks.index(rank) if rank in ranks else 0
         tall = room.height >= HIGH
@@ -60,7 +60,7 @@ class NumericsScreen(SelectingScreen):
         below: list[Line] = []
         if rank is not None:
             spare = room.height - len(top) - len(rows) - below_most - 1
-            below = parameter_lines(view, rank, room.width, below_most + max(0, spare))
+            below = parameter_lines(view, rank, picture, room.width, below_most + max(0, spare))
 
         def line_at(y: int) -> Line:
             row = rows[y]
@@ -74,7 +74,7 @@ class NumericsScreen(SelectingScreen):
         view = self._view(picture)
         if view is None or not view.ranks:
             return
-        ranks = [row.rank for row in view.ranks]
+        ranks = [row.rank for row in words.by_trouble(view)]
         rank = self.selected(picture)
         at = ranks.index(rank) if rank in ranks else 0
         page = max(1, self.layout(picture, room).seen(room.height) - 1)

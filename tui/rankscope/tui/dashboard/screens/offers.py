@@ -5,12 +5,10 @@ What the footer shows and what a key does come from here, so they cannot disagre
 
 from typing import TYPE_CHECKING
 
-from rankscope.protocol.shapes import CheckpointsView
 from rankscope.tui.dashboard.action import Action
 from rankscope.tui.dashboard.actions import footer_actions
 from rankscope.tui.dashboard.picture import Picture
-from rankscope.tui.words.checkpoints import command_of, why_not
-from rankscope.tui.words.marks import safe
+from rankscope.tui.words.checkpoints import command_of, refusal
 
 if TYPE_CHECKING:
     from rankscope.tui.dashboard.screens.base import Room, Screen
@@ -22,6 +20,10 @@ PAUSED = "the run is paused: R resumes it first"
 NOT_PAUSED = "the run is not paused: there is nothing to resume"
 NO_TROUBLE = "no rank is in trouble"
 NO_RANK = "no rank is selected here: 2 lists them all"
+HUB_AWAY = "the hub is away and takes no command; what restarts it needs a few seconds"
+HUB_SILENT = "the hub does not answer and takes no command until it does"
+HUB_GONE = "the hub is gone and takes no command: v says how to have one again"
+UNKNOWN = "how the ranks are is not known now: no hub is there to say it"
 EMPTY = "there is nothing to filter here yet"
 WAYS_OUT = ("go('help')", "leave", "go_back")
 FIRST = "this is the first screen: q leaves, ? lists the keys"
@@ -52,6 +54,8 @@ def idle(
     if action.group == "control":
         return _of_command(command_of(action.name), picture, room)
     match action.name:
+        case "trouble" if picture.unknown:
+            return UNKNOWN
         case "trouble":
             well = all(mark.tone not in ("bad", "warn") for mark in picture.tally)
             return NO_TROUBLE if well else ""
@@ -74,6 +78,11 @@ def no_command(picture: Picture, allowed: bool, why_not: str) -> str:
         return why_not
     if picture.stands_still:
         return STANDS_STILL
+    if picture.unknown:
+        if picture.snapshot.replay:
+            return HUB_GONE
+        away = picture.snapshot.link == "away" and not picture.snapshot.silent
+        return HUB_AWAY if away else HUB_SILENT
     return OVER if picture.ended else ""
 
 
@@ -82,11 +91,10 @@ def _of_command(name: str, picture: Picture, room: "Room") -> str:
     why = no_command(picture, room.may_unlock, room.locked)
     if why or not name or room.locked:
         return why
-    view = picture.snapshot.view
-    if isinstance(view, CheckpointsView):
-        told = safe(why_not(name, view, readonly=False))
-        return f"{name}, not now: {told}" if told else ""
-    status = picture.status
+    possible = picture.possible
+    if possible:
+        return refusal(name, possible)
+    status = picture.status  # a hub that does not say what is possible
     if status is None:
         return ""
     if status.state == "paused":

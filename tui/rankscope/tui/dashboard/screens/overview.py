@@ -119,6 +119,7 @@ class OverviewScreen(SelectingScreen):
             self._cursor = order[-1] if direction == "last" else self.selected(picture)
             return
         page = max(1, room.height // 2)
+        before = self._cursor
         match direction:
             case "left" | "right":
                 at = order.index(self._cursor) + (1 if direction == "right" else -1)
@@ -130,3 +131,13 @@ class OverviewScreen(SelectingScreen):
             case _:
                 lines = {"down": 1, "up": -1, "page_down": page, "page_up": -page}[direction]
                 self._cursor = self._plan.above_or_below(self._cursor, lines)
+        if self._cursor == before:
+            self._scroll(direction, picture, room)
+
+    def _scroll(self, direction: Direction, picture: Picture, room: Room) -> None:
+        """Past the last rank there are more lines, and none to be selected: those are scrolled."""
+        self._follow = False
+        if direction in ("down", "page_down", "last"):
+            super().move(direction, picture, room)
+        else:
+            self._follow = True

@@ -18,7 +18,7 @@ class RankScreen(Screen):
         detail = picture.snapshot.rank
         if detail is not None and detail.row.rank != self.rank:
             detail = None  # of the rank looked at before
-        lines = detail_lines(self.rank, detail, picture, room.width)
+        lines = detail_lines(self.rank, detail, picture, room.width, room.now_t_s)
         return self.finish(picture, room, top, len(lines), lines.__getitem__)
 
     def move(self, direction: Direction, picture: Picture, room: Room) -> None:

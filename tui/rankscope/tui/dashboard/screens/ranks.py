@@ -8,17 +8,23 @@ from rankscope.protocol.shapes import RankRow, Status
 from rankscope.tui.dashboard.filtering import parsed
 from rankscope.tui.dashboard.ordering import ORDERS, following, ordered
 from rankscope.tui.dashboard.picture import Picture
+from rankscope.tui.dashboard.render.age import word_age_s
 from rankscope.tui.dashboard.render.grid import TONE_STYLES
 from rankscope.tui.dashboard.render.line import Line, Span, StyleName, fit, line
 from rankscope.tui.dashboard.render.table import Column, columns_that_fit, head_line, row_line
 from rankscope.tui.dashboard.screens.base import Direction, Layout, Room, head_lines
 from rankscope.tui.dashboard.screens.selecting import SelectingScreen
 from rankscope.tui.feed.merge import as_came
-from rankscope.tui.words import numbers
+from rankscope.tui.words import numbers, tokens
+from rankscope.tui.words.counting import step_of
 from rankscope.tui.words.marks import Mark, rank_mark
 
 AGES = ("for", "heard")
 """Of a run that is over they would tell how long the hub went on."""
+
+
+def _heard(row: RankRow, older_s: float) -> str:
+    return numbers.age(None if row.heard_s is None else row.heard_s + older_s)
 
 
 def _age_style(row: RankRow) -> StyleName:
@@ -26,14 +32,23 @@ def _age_style(row: RankRow) -> StyleName:
     return "warn" if row.heard_s is not None and row.heard_s > 3 and row.phase != "ended" else ""
 
 
-def columns(picture: Picture) -> list[Column[RankRow]]:
-    """The most telling first: a narrow terminal drops them from the right."""
+def columns(picture: Picture, older_s: float = 0.0) -> list[Column[RankRow]]:
+    """The most telling first: a narrow terminal drops them from the right.
+
+    ``older_s``: for how long no hub has said anything.
+    """
     number = max(4, len(str(picture.highest_rank)))
 
     host = max(4, min(10, picture.longest_host))
 
     def mark(row: RankRow) -> Mark:
         return picture.marks.get(row.rank) or rank_mark(row)
+
+    state = "running" if picture.status is None else picture.status.state
+
+    def speed(row: RankRow) -> str:
+        current = picture.ended or (tokens.is_current(row, state) and not picture.unknown)
+        return numbers.si(row.tokens_per_s) if current else numbers.DASH
 
     def tone(row: RankRow) -> StyleName:
         return TONE_STYLES[mark(row).tone]
@@ -42,7 +57,7 @@ def columns(picture: Picture) -> list[Column[RankRow]]:
         Column("rank", number, lambda row: Span(str(row.rank), "strong")),
         Column("", 1, lambda row: Span(mark(row).glyph, tone(row)), to_right=False),
         Column("state", 9, lambda row: Span(mark(row).word, tone(row)), to_right=False),
-        Column("step", 7, lambda row: Span(numbers.count(row.step))),
+        Column("in step", 7, lambda row: Span(numbers.count(step_of(row)))),
         Column("phase", 9, lambda row: Span(row.phase), to_right=False),
         Column("for", 7, lambda row: Span(numbers.age(row.phase_s))),
         Column("a step", 7, lambda row: Span(numbers.span(row.step_s))),
@@ -53,8 +68,8 @@ def columns(picture: Picture) -> list[Column[RankRow]]:
         Column("peak", 7, lambda row: Span(numbers.size_bytes(row.memory_peak_bytes))),
         Column("loss", 7, lambda row: Span(numbers.loss(row.loss))),
         Column("‖g‖", 7, lambda row: Span(numbers.norm(row.grad_norm))),
-        Column("heard", 7, lambda row: Span(numbers.age(row.heard_s), _age_style(row))),
-        Column("tok/s", 7, lambda row: Span(numbers.si(row.tokens_per_s))),
+        Column("heard", 7, lambda row: Span(_heard(row, older_s), _age_style(row))),
+        Column("tok/s", 7, lambda row: Span(speed(row))),
         Column(
             "micro", 5, lambda row: Span(str(row.microbatch) if row.microbatch else numbers.DASH)
         ),
@@ -102,9 +117,12 @@ class RanksScreen(SelectingScreen):
         self._now_t_s = room.now_t_s
         places = self._places(picture)
         rows = picture.status.ranks
-        shown = columns(picture)
-        if picture.ended or picture.snapshot.replay:
-            shown = [column for column in shown if column.head not in AGES]
+        unknown = picture.unknown
+        shown = columns(picture, word_age_s(picture, room.now_t_s) if unknown else 0.0)
+        if picture.ended or unknown or picture.snapshot.replay:
+            # When a rank was heard last is true of one that nobody hears any more, too.
+            left_out = ("for",) if unknown else AGES
+            shown = [column for column in shown if column.head not in left_out]
         kept = columns_that_fit(shown, room.width - 4, grow="host")
         top.append(fit(line("   ", *head_line(kept)), room.width))
         at = self._at(picture, places)

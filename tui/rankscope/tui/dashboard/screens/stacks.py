@@ -23,5 +23,5 @@ class StacksScreen(Screen):
     def layout(self, picture: Picture, room: Room) -> Layout:
         top = head_lines(picture, room, brief=True)
         view = picture.snapshot.view
-        lines = stack_lines(view, room.width) if isinstance(view, StacksView) else []
+        lines = stack_lines(view, picture, room.width) if isinstance(view, StacksView) else []
         return self.finish(picture, room, top, len(lines), lines.__getitem__)

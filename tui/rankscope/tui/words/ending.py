@@ -1,0 +1,59 @@
+"""How a run that hangs is ended, and what is left of it."""
+
+from rankscope.protocol.shapes import HANGS, Overview, Status
+from rankscope.tui.words import numbers
+from rankscope.tui.words.marks import safe
+from rankscope.tui.words.nohub import no_hub
+
+
+def hangs(status: Status) -> bool:
+    """Whether ranks wait for what will not come: no end of a step is to be expected."""
+    if no_hub(status) is not None:
+        return False
+    verdict = status.verdict
+    stuck = verdict is not None and verdict.severity == "critical" and verdict.kind in HANGS
+    return status.state == "stalled" or (status.state == "running" and stuck)
+
+
+def how_to_end(status: Status | None, overview: Overview | None) -> str:
+    """``on node-a: kill 4711; or Ctrl-C where it was started``; empty for a run that does not hang.
+
+    In a line of 66 cells: what is to be pasted is not torn from what it is for.
+    """
+    if status is None or overview is None or not hangs(status):
+        return ""
+    if overview.launcher_pid is None:
+        return "Ctrl-C where it was started, or cancel its job"
+    where = f"on {safe(overview.launcher_host)}: " if overview.launcher_host else ""
+    return f"{where}kill {overview.launcher_pid}; or Ctrl-C where it was started"
+
+
+UNKEPT = "what it trains since step "
+
+
+def unkept(status: Status) -> str:
+    """How a run is ended whose parameters are not finite any more, and what it goes on from; empty
+    for any other."""
+    verdict = status.verdict
+    if status.state != "running" or verdict is None or no_hub(status) is not None:
+        return ""
+    return next((text for text in verdict.evidence if text.startswith(UNKEPT)), "")
+
+
+def what_comes_of_it(status: Status) -> str:
+    """What ending it takes and leaves, and why no command of ours does it."""
+    return (
+        "torchrun gives ranks that do not heed Ctrl-C 30 s; a stop or a save would wait for the "
+        f"end of a step, which does not come. {_kept(status)}"
+    )
+
+
+def _kept(status: Status) -> str:
+    """What ending it loses, and what it does not."""
+    kept = "Kept: the verdict and its evidence"
+    last = status.last_checkpoint
+    if last is None:
+        return f"{kept}; there is no checkpoint"
+    back = max(0, status.step - last.step)
+    since = f", {numbers.plural(back, 'step')} back" if back else ""
+    return f"{kept}, and checkpoint step {numbers.count(last.step)}{since}"
