@@ -95,7 +95,9 @@ def test_a_run_that_was_interrupted_goes_on_bit_for_bit(
 
     saved = ("--checkpoint-dir", str(tmp_path / "saved"))
     run = ("-m", f"rankscope.trainers.{trainer}", *SMALL, *options, "--steps", "8", *saved)
-    whole = launch(*run, "--history", str(tmp_path / "whole"), "--checkpoint-every", "3", ranks=2)
+    # One after the other: a save that is due while the one before is being written is left out.
+    every = ("--checkpoint-every", "3", "--checkpoint-sync")
+    whole = launch(*run, *every, "--history", str(tmp_path / "whole"), ranks=2)
     assert whole.code == 0, whole
     damaged = tmp_path / "saved" / "step-00000006" / "__0_0.distcp"
     damaged.write_bytes(damaged.read_bytes()[:-1])
