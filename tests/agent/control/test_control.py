@@ -35,13 +35,21 @@ class Rank(threading.Thread):
         self.steps = 0
         self.control = Control(0, prefix, lambda: (number, ranks), lambda: store)
         self.halt = threading.Event()
+        self.over = False
+        """Its loop has ended. Threads begin when they like: one that has not yet is waited for."""
         self.stuck = False
         self.looks = True
         self.number = number
 
     def run(self) -> None:
+        try:
+            self._train()
+        finally:
+            self.over = True
+
+    def _train(self) -> None:
         while not self.halt.wait(0.002):
-            if self.stuck or any(o.steps < self.steps and o.is_alive() for o in self.others):
+            if self.stuck or any(o.steps < self.steps and not o.over for o in self.others):
                 continue  # as in a collective
             self.steps += 1
             if not self.control.boundary() and self.looks:
