@@ -66,13 +66,16 @@ def test_it_ends_when_the_ranks_have_ended_and_no_client_is_left(tmp_path: Path)
 
 def test_it_ends_soon_after_the_launchers_word(tmp_path: Path) -> None:
     """When no client has asked for a while; the sentinel is told at once."""
-    with hub_process(tmp_path, "--after-run-end-s=0.3") as hub, hub.connect("agent") as sentinel:
+    with (
+        hub_process(tmp_path, "--after-run-end-s=0.3") as hub,
+        hub.connect("agent") as sentinel,
+        hub.connect("agent") as launcher,
+    ):
         assert hub.process is not None
         hello = m.NodeHello("here:1", 1, 0.0, "run-1", "here", 1, "", "", {})
         sentinel.send(hello)
         sentinel.ping()  # the hub knows it
-        with hub.connect("agent") as launcher:
-            launcher.send(m.RunEnd(0))
+        launcher.send(m.RunEnd(0))
         assert sentinel.receive_kind(m.RunOver) == m.RunOver()
         assert hub.process.wait(60) == 0
     assert hub.directory.read_info().exit_code == 0
