@@ -372,7 +372,7 @@ class Talk:
             fields = self.account.due(now) if self.account is not None else None
             if self.account is None or fields is None or not self._send(Controlled, now, **fields):
                 return
-            self.account.sent(now)
+            self.account.sent()
 
     # what the hub says
 

@@ -272,9 +272,9 @@ class Checkpointer:
         outcome = job.run()
         if outcome.ok and job.rank == 0:
             self._retention.published(Path(outcome.path))
-        job.progress.enter("done" if outcome.ok else "failed", outcome.text)
         self._jobs.remove(job)
-        self._tell(outcome)
+        self._tell(outcome)  # first: whoever sees that it is over asks what came of it
+        job.progress.enter("done" if outcome.ok else "failed", outcome.text)
 
     def _on_phase(self, phase: str, step: int) -> None:
         for told in self.on_phase:

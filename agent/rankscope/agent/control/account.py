@@ -13,6 +13,8 @@ class Account:
     def __init__(self, control: Control) -> None:
         self.control = control
         self._said: tuple[Any, ...] | None = None
+        self._due: tuple[Ended | None, tuple[Any, ...] | None] = None, None
+        """What was due last: other threads go on while it leaves."""
 
     def again(self) -> None:
         """A hub that is new knows none of it."""
@@ -28,17 +30,26 @@ class Account:
                 control.turns.place()
             except Exception as error:  # noqa: BLE001 - told, and nothing else comes of it
                 control.unable = str(error)
-        if control.turns.ended:
-            return of_ended(control, control.turns.ended[0])
+        # In this order: what came of a request is there before the request is gone, and of that
+        # what is worth a word before the words.
         now = control.now(now_s)
-        return None if self._key(now) == self._said else of_now(control, now)
+        if control.turns.ended:
+            ended = control.turns.ended[0]
+            self._due = ended, None
+            return of_ended(control, ended)
+        key = self._key(now)
+        if key == self._said:
+            return None
+        self._due = None, key
+        return of_now(control, now)
 
-    def sent(self, now_s: float) -> None:
-        """What was due has left."""
-        if self.control.turns.ended:
-            self.control.turns.ended.popleft()
-            return
-        self._said = self._key(self.control.now(now_s))
+    def sent(self) -> None:
+        """What was due has left; what has come meanwhile is due next."""
+        waiting, (ended, key) = self.control.turns.ended, self._due
+        if ended is None:
+            self._said = key
+        elif waiting and waiting[0] is ended:
+            waiting.popleft()
 
     def _key(self, now: Now) -> tuple[Any, ...]:
         """What is worth a word when it changes."""

@@ -27,6 +27,8 @@ class Reports:
         self._saver = saver
         self._said: tuple[Any, ...] | None = None
         self._said_s = -1e9
+        self._due: tuple[Outcome | None, tuple[Any, ...] | None] = None, None
+        """What was due last: the save goes on while it leaves."""
         saver.on_outcome.append(self.outcomes.append)
 
     def again(self) -> None:
@@ -35,20 +37,24 @@ class Reports:
 
     def due(self, now_s: float) -> dict[str, Any] | None:
         """The fields of the next ``Saving``; None when there is nothing to say."""
-        if self.outcomes:
-            return of_outcome(self.outcomes[0], now_s)
         progress = self._saver.progress()
-        in_work = progress.phase in IN_WORK
-        if _key(progress) == self._said and not (in_work and now_s - self._said_s >= EVERY_S):
+        if self.outcomes:  # asked after that: what came of a save is there before the save is over
+            outcome = self.outcomes[0]
+            self._due = outcome, None
+            return of_outcome(outcome, now_s)
+        in_work, key = progress.phase in IN_WORK, _key(progress)
+        if key == self._said and not (in_work and now_s - self._said_s >= EVERY_S):
             return None
+        self._due = None, key
         return of_progress(progress, now_s, in_work)
 
     def sent(self, now_s: float) -> None:
-        """What was due has left."""
-        if self.outcomes:
+        """What was due has left; what has come meanwhile is due next."""
+        outcome, key = self._due
+        if outcome is None:
+            self._said, self._said_s = key, now_s
+        elif self.outcomes and self.outcomes[0] is outcome:
             self.outcomes.popleft()
-            return
-        self._said, self._said_s = _key(self._saver.progress()), now_s
 
 
 def _key(progress: "Snapshot") -> tuple[Any, ...]:
