@@ -312,12 +312,13 @@ def test_the_reader_ends_with_whoever_asked(tmp_path: Path) -> None:
         made[0].op(group=(f"g{number % 5000}", "many"))
     for one in made:
         one.write(tmp_path)
+    closed, writes = os.pipe()
+    os.close(writes)  # however soon the reader is ready, it has been asked for nothing any more
     reader = subprocess.Popen(
         [sys.executable, "-P", "-m", "rankscope.hub.analyze", str(tmp_path)],
-        stdin=subprocess.PIPE,
+        stdin=closed,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    assert reader.stdin is not None
-    reader.stdin.close()
+    os.close(closed)
     assert reader.wait(60.0) == Exit.INTERRUPTED
