@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from rankscope.agent.probes.gradients.glance import PARTS, RUNS, Glances, estimate, runs
+from rankscope.agent.probes.gradients.glance import PARTS, RUNS, Glances, estimates, runs
 from rankscope.agent.probes.gradients.ledger import ARMED_STEPS
 from rankscope.agent.probes.gradients.probe import Gradients
 from rankscope.protocol.messages import ParameterNorms, Stage
@@ -26,7 +26,8 @@ def test_each_part_promises_what_the_whole_holds(shape: tuple[int, ...], dtype: 
     gradient = torch.full(shape, 0.5, dtype=dtype)
     for tensor in (gradient, gradient.transpose(0, -1)):
         for turn in range(2 * PARTS):
-            assert estimate(tensor, turn) == pytest.approx(0.5 * math.sqrt(tensor.numel()), 1e-3)
+            found = estimates([tensor], turn)
+            assert found == pytest.approx([0.5 * math.sqrt(tensor.numel())], 1e-3)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -36,25 +37,39 @@ def test_the_parts_together_are_all_of_it_or_nearly(shape: tuple[int, ...]) -> N
     for position in range(0, math.prod(shape), max(1, math.prod(shape) // 97)):
         gradient = torch.zeros(shape)
         gradient.view(-1)[position] = math.nan
-        seen += any(math.isnan(estimate(gradient, turn)) for turn in range(PARTS))
+        seen += any(math.isnan(estimates([gradient], turn)[0]) for turn in range(PARTS))
     assert seen >= 96
+
+
+def test_gradients_of_several_types_are_told_apart() -> None:
+    """Each promises what it holds, in whatever company."""
+    kinds = (torch.float32, torch.bfloat16, torch.float64)
+    gradients = [torch.full((WIDE, WIDE), 2.0**at, dtype=kind) for at, kind in enumerate(kinds)]
+    assert estimates(gradients, 3) == pytest.approx([WIDE, 2 * WIDE, 4 * WIDE], 1e-3)
+
+
+def test_a_glance_takes_no_part_in_what_autograd_records() -> None:
+    """Also of gradients that are differentiated once more."""
+    gradient = torch.ones(WIDE, WIDE, requires_grad=True) * 2.0
+    assert estimates([gradient, torch.zeros(WIDE, WIDE)], 0) == pytest.approx([2 * WIDE, 0.0])
 
 
 @pytest.mark.parametrize("rows", [128, 129, 143, 250, 1009, 1280, 50_000])
 def test_the_runs_of_all_turns_are_all_rows(rows: int) -> None:
     """None is missed, whatever number of them there is; a part is no more than its share."""
     seen: set[int] = set()
-    for turn in range(PARTS):
-        part = [row for begin, end in runs(rows, turn) for row in range(begin, end)]
-        assert len(part) == len(set(part)) <= rows / PARTS + 2 * RUNS
+    for turn in range(2 * PARTS):
+        begin, size, apart = runs(rows, turn)
+        part = {begin + run * apart + row for run in range(RUNS) for row in range(size)}
+        assert len(part) == RUNS * size <= rows / PARTS + 2 * RUNS
         seen.update(part)
     assert seen == set(range(rows))
-    assert runs(rows, PARTS + 3) == runs(rows, 3)
+    assert runs(rows, 2 * PARTS + 3) == runs(rows, 3)
 
 
 def glance(glances: Glances, value: float, usual: float, number: int = 3) -> bool:
     gradient = torch.full((WIDE, WIDE), value / WIDE)
-    return glances.strikes(0, gradient, number, {0: usual})
+    return bool(glances.strikes([0], [gradient], number, {0: usual}))
 
 
 def test_what_promises_ten_times_what_it_had_strikes() -> None:
@@ -64,7 +79,7 @@ def test_what_promises_ten_times_what_it_had_strikes() -> None:
     assert glance(Glances(), math.nan, 1.0)
     assert glance(Glances(), math.inf, 1.0)
     assert not glance(Glances(), 0.0, 0.0)
-    assert not Glances().strikes(0, torch.ones(WIDE, WIDE), 3, {})
+    assert not Glances().strikes([0], [torch.ones(WIDE, WIDE)], 3, {})
 
 
 def test_one_that_promises_too_much_again_and_again_is_not_read_again_and_again() -> None:

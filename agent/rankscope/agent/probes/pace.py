@@ -1,5 +1,6 @@
 """How often something is looked at whose cost must stay within a share of the step's time. Pure."""
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from statistics import median
@@ -11,7 +12,8 @@ class Pace:
     """Intervals are powers of two of steps, so that ranks with other costs share steps.
 
     ``share`` of a step's time on average, but ``free_s`` a step in any case, and never more often
-    than every ``least_s`` seconds. ``typical`` is what counts of the newest costs.
+    than every ``least_s`` seconds. A cost is best given in time of its thread, to which what else
+    the machine does adds little; ``typical`` is what counts of the newest ones.
     """
 
     def __init__(
@@ -31,6 +33,11 @@ class Pace:
         self._last: tuple[int, float] | None = None
         self._costs_s: deque[float] = deque(maxlen=5)
         self._steps_s: deque[float] = deque(maxlen=5)
+
+    @property
+    def a_step_s(self) -> float:
+        """What ``share`` allows each step; anything while it is not known how long steps take."""
+        return self._share * median(self._steps_s) if len(self._steps_s) >= 3 else math.inf
 
     def due(self, step: int) -> bool:
         return step % self.every == 0

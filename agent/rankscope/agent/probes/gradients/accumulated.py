@@ -13,7 +13,7 @@ allocator's room to put them together (seen: half as many page faults more).
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import torch
@@ -34,6 +34,7 @@ _engine: Any = torch.autograd.Variable._execution_engine
 _task: Callable[[], int] = torch._C._current_graph_task_id
 _compiling = torch.compiler.is_dynamo_compiling
 _clock = time.monotonic
+_cost = time.thread_time
 _no_grad = torch.no_grad
 _vector_norm = torch.linalg.vector_norm
 
@@ -134,7 +135,7 @@ class Accumulated(Measuring):
             if (
                 self._leaves_out
                 and self._may_leave_out()
-                and not self.ledger.strikes(index, gradient)
+                and not self.ledger.strikes([index], [gradient])
             ):
                 self.probe.observer.kernel_s += _clock() - began
                 return
@@ -148,13 +149,13 @@ class Accumulated(Measuring):
             if switch.is_users(error):
                 raise
             self._fault(error)
-        took_s = _clock() - began
-        self.ledger.turns.took(index, took_s)
-        self.probe.observer.kernel_s += took_s
+        self.probe.observer.kernel_s += _clock() - began
 
     def _read(self, index: int, gradient: torch.Tensor) -> None:
+        began_s = _cost()
         with _no_grad():
             norm = _vector_norm(gradient, dtype=_WIDER.get(gradient.dtype)).item()
+        self.ledger.turns.took(index, _cost() - began_s)
         if norm < self._limit:  # false for NaN, too
             self._measured[index] = norm
         else:
@@ -165,15 +166,12 @@ class Accumulated(Measuring):
         deferred, all_there = self.deferred.take()
         if not all_there:
             self.ledger.partial = True
-        if self._leaves_out and self.ledger.leaves_out:
-            strikes = self.ledger.strikes
-            if not any(strikes(index, gradient) for index, gradient in deferred):
-                self.ledger.partial = self.ledger.partial or bool(deferred)
-                return
+        left_out = self._leaves_out and self.ledger.leaves_out
+        if left_out and not self.ledger.strikes(*_unzipped(deferred)):
+            self.ledger.partial = self.ledger.partial or bool(deferred)
+            return
         for index, gradient in deferred:
-            began = _clock()
             self._read(index, gradient)
-            self.ledger.turns.took(index, _clock() - began)
 
     def _may_leave_out(self) -> bool:
         """Whether a large gradient is still not to be read: so until something is bad."""
@@ -250,18 +248,19 @@ class Accumulated(Measuring):
         first = indices[0] if large else -1
         if large and self._leaves_out and self._may_leave_out():
             large = False
-            kept = [
-                at
-                for at, gradient in enumerate(gradients)
-                if gradient.numel() <= SMALL or self.ledger.strikes(indices[at], gradient)
-            ]
-            indices, gradients = [indices[at] for at in kept], [gradients[at] for at in kept]
+            sized = [(i, g) for i, g in zip(indices, gradients, strict=True) if g.numel() > SMALL]
+            struck = self.ledger.strikes(*_unzipped(sized))
+            indices, gradients = _unzipped(
+                (i, g)
+                for i, g in zip(indices, gradients, strict=True)
+                if g.numel() <= SMALL or i in struck
+            )
         if not self._skips and gradients:
+            began_s = _cost()
             self._measure(indices, gradients, cast, summed)
-        took_s = _clock() - began
-        self.probe.observer.kernel_s += took_s
-        if large:
-            self.ledger.turns.took(first, took_s)
+            if large:
+                self.ledger.turns.took(first, _cost() - began_s)
+        self.probe.observer.kernel_s += _clock() - began
 
     def _fault(self, error: Exception) -> None:
         self._drop()
@@ -320,3 +319,10 @@ class Accumulated(Measuring):
             if switch.is_users(error):
                 raise
             self._fault(error)
+
+
+def _unzipped(
+    pairs: Iterable[tuple[int, torch.Tensor]],
+) -> tuple[list[int], list[torch.Tensor]]:
+    known = list(pairs)
+    return [index for index, _ in known], [gradient for _, gradient in known]

@@ -206,10 +206,10 @@ class Ledger:
             and not self.number - self._left <= ARMED_STEPS
         )
 
-    def strikes(self, index: int, gradient: Any) -> bool:
-        """Whether a large gradient that is left out looks as if it had to be read."""
-        struck = self._glances.strikes(index, gradient, self.number, self.last[1])
-        self._struck = self._struck or struck
+    def strikes(self, indices: Sequence[int], gradients: Sequence[Any]) -> set[int]:
+        """Of large gradients that are left out: those that look as if they had to be read."""
+        struck = self._glances.strikes(indices, gradients, self.number, self.last[1])
+        self._struck = self._struck or bool(struck)
         return struck
 
     def wants_reduced(self) -> bool:

@@ -11,12 +11,13 @@ from typing import Final
 
 from rankscope.agent.probes.pace import Pace
 
-SHARE: Final = 0.005
-"""The share of a step's time that reading large gradients may take, on average: half of what all
-looks at numbers together may (replicas 0.2 %, parameters, reduced norms and notes 0.1 % each)."""
+SHARE: Final = 0.003
+"""The share of a step's time that reading large gradients may take, on average. All looks at
+numbers together may take one per cent (replicas 0.2 %, parameters, reduced norms and notes 0.1 %
+each)."""
 
 FREE_S: Final = 0.0005
-"""Reading that takes less is done at every step."""
+"""Reading that takes less, at its quickest, is done at every step."""
 
 FORGETS: Final = 1.02
 """By so much the least that a reading ever took grows with each further one."""
@@ -27,12 +28,11 @@ class Turns:
 
     def __init__(self) -> None:
         self.cost_s = 0.0
-        """What reading takes in the step in work, of what was read so far."""
+        """What reading takes in the step in work, of what was read so far: time of its thread."""
         self.left_out = False
         """Whether large gradients are left out in the step in work, unless something is wrong."""
-        # The least of the newest costs: what a busy machine adds is none of reading's. On a very
-        # busy one something is added in every step, but not to every reading of a gradient.
-        self._pace = Pace(share=SHARE, free_s=FREE_S, typical=min)
+        self._pace = Pace(share=SHARE, free_s=0.0, typical=min)
+        self._quickest_s = 0.0  # the same, had each reading been as quick as it ever was
         self._least_s: dict[int, float] = {}
 
     @property
@@ -43,13 +43,12 @@ class Turns:
     def took(self, index: int, took_s: float) -> None:
         """Reading the gradient ``index`` (or those from it on that are read with it) took so long.
 
-        What counts is the least that it takes, now or before.
+        The least is kept of each: on a very busy machine some reading is slow in every step.
         """
-        least_s = self._least_s.get(index, took_s) * FORGETS
-        if took_s < least_s:
-            least_s = took_s
+        least_s = min(took_s, self._least_s.get(index, took_s) * FORGETS)
         self._least_s[index] = least_s
-        self.cost_s += least_s
+        self._quickest_s += least_s
+        self.cost_s += took_s
 
     def forget(self, index: int) -> None:
         """There is no such gradient any more."""
@@ -58,13 +57,16 @@ class Turns:
     def begin(self, before: int, number: int, now_s: float) -> None:
         """Step ``number`` begins, after ``before``."""
         if self.cost_s and not self.left_out:
-            self._pace.took(before, now_s, self.cost_s)
-        self.cost_s = 0.0
+            # Whether any is left out follows from what reading is at its quickest, so that none is
+            # because of what else runs; how many are, from what it takes as things are.
+            quick = self._quickest_s <= max(FREE_S, self._pace.a_step_s)
+            self._pace.took(before, now_s, 0.0 if quick else self.cost_s)
+        self.cost_s = self._quickest_s = 0.0
         self.left_out = not self._pace.due(number)
 
     def rest(self) -> None:
         """Nothing is read for a while."""
-        self.cost_s = 0.0
+        self.cost_s = self._quickest_s = 0.0
         self._pace.rest()
 
     def text(self) -> str:
