@@ -317,6 +317,40 @@ def test_a_save_that_is_not_over_is_not_hidden_by_the_next_one(tmp_path: Path) -
         assert saver.progress().step == 2
 
 
+def test_a_save_that_ends_at_this_very_moment_hides_none_that_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy that the next one waits to write must not be overwritten: it would be torn."""
+    saver = Checkpointer(state={"model": nn.Linear(8, 8)}, dir=tmp_path)
+    reached, go_on = threading.Event(), threading.Event()
+    came: dict[int, Outcome] = {}
+
+    def on_phase(phase: str, step: int) -> None:
+        if (phase, step) == ("syncing", 1):
+            reached.set()
+            assert go_on.wait(60)
+
+    saver.on_phase.append(on_phase)
+    saver.on_outcome.append(lambda found: came.update({found.step: found}))
+    saver.save(1)
+    assert reached.wait(60)
+    saver.save(2)
+    first = saver._jobs[0]
+
+    def ends_now() -> bool:
+        saver._jobs.remove(first)
+        return True
+
+    with monkeypatch.context() as patch:
+        patch.setattr(first.written, "is_set", ends_now)
+        saver.save(3)
+    saver._jobs.insert(0, first)  # its thread takes it out
+    go_on.set()
+    saver.wait()
+    assert "still writing the checkpoint of step 2" in came[3].text
+    assert [came[1].ok, came[2].ok] == [True, True]
+
+
 def test_a_folder_that_another_rank_still_writes_to_is_taken_away(tmp_path: Path) -> None:
     """It may not have heard yet that the save is over."""
     folder = publish.make_folder(tmp_path, "step-00000004")

@@ -194,7 +194,8 @@ class Checkpointer:
         self._begun.add((step, request))
         rank, world_size = place()
         previous = self._thread if self.saving else None
-        unwritten = next((job for job in self._jobs if not job.written.is_set()), None)
+        jobs = tuple(self._jobs)  # one that ends meanwhile must hide none behind it
+        unwritten = next((job for job in jobs if not job.written.is_set()), None)
         if unwritten is not None:
             text = f"rank {rank} was still writing the checkpoint of step {unwritten.step}"
             self.decline(step, request, text)
