@@ -6,12 +6,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 import zmq
 
-from rankscope.protocol import keys
+from rankscope.protocol import codec, keys
 from rankscope.protocol import messages as m
 from rankscope.protocol.exits import UserError
 from rankscope.protocol.shapes import Incidents, Numerics, Overview, Status
@@ -22,6 +23,9 @@ from support.ports import free_port
 from support.wire import Hub, Peer, hub_process, wait_until
 
 pytestmark = pytest.mark.processes
+
+PATIENCE_S = 1.0
+"""Of a client that gets no core for so long."""
 
 
 @pytest.fixture
@@ -208,6 +212,37 @@ def test_nonsense_is_no_answer(answer: bytes) -> None:
         with pytest.raises(LinkError) as caught:
             client.ask("status", timeout_s=1.0)
         assert (caught.value.cause, caught.value.exit_code) == ("silent", 4)
+
+
+@pytest.mark.parametrize("kind", ["view", "command"])
+def test_an_answer_that_has_come_counts_however_late_it_is_looked_for(kind: str) -> None:
+    """A client's process that got no core for as long as it would have waited: the hub was not
+    silent."""
+    pair, mine = keys.new_pair(), keys.new_pair()
+    key = keys.ClientKey("operator", "run-1", mine.public, mine.secret, pair.public)
+    nothing = msgspec.Raw(b"\xc0")
+    if kind == "view":
+        reply: m.Message = m.ViewReply(1, "status", 1, 7.0, False, nothing)
+    else:
+        reply = m.CommandReply(1, True, "asked 2 ranks to stop")
+    with (
+        hub_that_answers(pair, codec.encode(reply)) as endpoint,
+        HubClient(endpoint, key) as client,
+    ):
+        poll = client._poller.poll
+
+        def gets_no_core(timeout_ms: int) -> Any:
+            if dict(client._poller.sockets)[client._socket] & zmq.POLLOUT:
+                return poll(timeout_ms)  # nothing was asked yet
+            assert client._socket.poll(60_000)
+            time.sleep(PATIENCE_S)
+            return []
+
+        client._poller.poll = gets_no_core  # type: ignore[method-assign]
+        if kind == "view":
+            assert client.ask("status", timeout_s=PATIENCE_S).hub_s == 7.0
+        else:
+            assert client.command("stop", author="ada", timeout_s=PATIENCE_S).accepted
 
 
 class Newest:

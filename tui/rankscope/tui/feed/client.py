@@ -46,6 +46,11 @@ _EVENT = struct.Struct("=Hi")
 """A monitor's first frame: event and value (zmq_socket_monitor(3)). pyzmq's own reader imports
 asyncio, which would double the time this module takes to load."""
 
+MAX_LEFT = 1000
+"""So many frames are looked through for an answer when the time for it is over."""
+
+Request = messages.ViewRequest | messages.CommandRequest | messages.Ping
+Answer = messages.ViewReply | messages.CommandReply | messages.Pong
 
 FATE_UNKNOWN = "whether it took the command is unknown: look with rankscope status"
 
@@ -207,12 +212,12 @@ class HubClient:
 
     def _exchange(
         self,
-        request: messages.ViewRequest | messages.CommandRequest | messages.Ping,
+        request: Request,
         timeout_s: float | None,
         *,
         repeat: bool,
         first: messages.Message | None = None,
-    ) -> messages.ViewReply | messages.CommandReply | messages.Pong:
+    ) -> Answer:
         if self._gone is not None:
             raise self._gone
         waited_s = self._timeout_s if timeout_s is None else timeout_s
@@ -223,6 +228,9 @@ class HubClient:
             elapsed_s = time.monotonic() - start_s
             patience_s = min(waited_s, NOBODY_PATIENCE_S) if self._link.nobody else waited_s
             if elapsed_s >= patience_s:
+                answer = self._left(request) if sent else None
+                if answer is not None:  # this process was away: the hub was not silent
+                    return answer
                 error = self._link.timed_out(elapsed_s, words(self._process))
                 if not repeat:
                     error = _of_command(error, sent)
@@ -244,6 +252,16 @@ class HubClient:
                     return answer
             if not sent and events & zmq.POLLOUT:
                 sent = all(self._send(frame) for frame in frames)
+
+    def _left(self, request: Request) -> Answer | None:
+        """The answer to ``request`` if it is among what has come and was not looked at."""
+        for _ in range(MAX_LEFT):
+            if not self._socket.poll(0):
+                break
+            answer = self._receive(request)
+            if answer is not None:
+                return answer
+        return None
 
     def _send(self, frame: bytes) -> bool:
         try:
@@ -267,9 +285,7 @@ class HubClient:
             raise
         return lost
 
-    def _receive(
-        self, request: messages.ViewRequest | messages.CommandRequest | messages.Ping
-    ) -> messages.ViewReply | messages.CommandReply | messages.Pong | None:
+    def _receive(self, request: Request) -> Answer | None:
         """The answer to ``request`` if it has come; answers to earlier ones are thrown away."""
         try:
             frames = self._socket.recv_multipart(zmq.NOBLOCK)
