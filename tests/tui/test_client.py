@@ -238,7 +238,7 @@ def test_an_answer_that_has_come_counts_however_late_it_is_looked_for(kind: str)
             time.sleep(PATIENCE_S)
             return []
 
-        client._poller.poll = gets_no_core  # type: ignore[method-assign]
+        client._poller.poll = gets_no_core  # type: ignore[method-assign, assignment]
         if kind == "view":
             assert client.ask("status", timeout_s=PATIENCE_S).hub_s == 7.0
         else:

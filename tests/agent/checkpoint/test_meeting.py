@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rankscope.agent.checkpoint.meeting import Failed, Meeting, Outcome
+from rankscope.agent.checkpoint.meeting import PULSE_S, SILENT_S, Failed, Meeting, Outcome
 from rankscope.agent.checkpoint.stores import alone
 
 
@@ -56,6 +56,28 @@ def test_between_two_words_of_a_rank_it_is_not_taken_for_lost() -> None:
     one._store = Slow()  # type: ignore[assignment]
     one.begin()
     assert [key.split("/")[-2] for key in said] == ["pulse", "at"]
+
+
+def test_a_process_that_was_stopped_has_not_waited_meanwhile() -> None:
+    """Nor may the others have gone on, when all were: each has its time again to say something."""
+    store = alone()
+    meeting(store, 1, 5).begin()
+    zero = meeting(store, 0, 5)
+
+    def listens(now_s: float) -> None:
+        zero._listen([1], "writing its part", now_s)
+
+    now_s, ends_s = 1000.0, 0.0
+    listens(now_s)
+    for away_s in (500.0, 16.0):
+        now_s += away_s
+        listens(now_s)
+        ends_s = now_s + SILENT_S
+        while now_s + PULSE_S < ends_s:
+            now_s += PULSE_S
+            listens(now_s)
+    with pytest.raises(Failed, match="rank 1 has said nothing for"):
+        listens(ends_s + PULSE_S)
 
 
 def test_a_rank_that_never_began_is_named_when_time_is_up() -> None:

@@ -215,6 +215,9 @@ class Meeting:
         """Raise :class:`Failed` when one of the ranks that are awaited has fallen silent."""
         if now_s - self._looked_s < self.pulse_s:
             return
+        if now_s - self._looked_s > 3 * self.pulse_s:
+            # This process was stopped, perhaps with all others; or it has not listened meanwhile.
+            self._seen = {rank: (pulse, now_s) for rank, (pulse, _) in self._seen.items()}
         self._looked_s = now_s
         for rank in awaited:
             key = self._key(f"pulse/{rank}")
