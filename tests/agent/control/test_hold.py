@@ -6,8 +6,10 @@ from typing import Any
 
 from torch._C._distributed_c10d import HashStore
 
+from rankscope.agent.control.control import Control
 from rankscope.agent.control.hold import PULSE_S, SILENT_S, STOP, Hold, end_for_all
-from rankscope.agent.control.request import Request
+from rankscope.agent.control.request import CHECKPOINT, Request
+from rankscope.agent.control.standing import Standing
 
 _prefixes = itertools.count()
 
@@ -34,6 +36,28 @@ def test_it_lasts_while_nobody_ends_it_and_all_are_there() -> None:
     play(store, ranks, 119.0, 123.0)
     assert [hold.word for hold in ranks] == ["it is over"] * 3
     assert all(hold.over.is_set() for hold in ranks)
+
+
+def test_what_the_ranks_take_while_one_is_torn_out_is_declined_there_like_all_else() -> None:
+    """A signal's handler raises in the training thread; the other thread goes on meanwhile. What
+    was raised stays what is raised, and nobody waits for this rank's part."""
+    _, (hold,) = holds(1)
+    control = Control(0, f"h{next(_prefixes)}", lambda: (0, 1), HashStore)
+    standing = Standing(control, hold, 0)
+    requests = [Request(number, CHECKPOINT, "ada") for number in (2, 3, 4)]
+    hold.asked.extend(requests[:2])
+    declined: list[int] = []
+
+    def decline(request: Request, text: str) -> None:
+        declined.append(request.number)
+        if len(declined) == 1:
+            hold.asked.append(requests[2])
+
+    control.decline = decline  # type: ignore[method-assign]
+    standing.leave("rank 0 has left it")
+    assert declined == [2, 3, 4]
+    assert [one.request.number for one in control.turns.ended] == [2, 3, 4]
+    assert not hold.asked
 
 
 def test_the_first_word_counts_for_all() -> None:

@@ -67,10 +67,10 @@ class Standing:
 
     def leave(self, why: str) -> None:
         """The training thread is torn out of it, by a signal's handler: nothing more is done."""
-        for request in self._hold.asked:
+        while self._hold.asked:  # the other thread may add to it meanwhile
+            request = self._hold.asked.popleft()
             self._control.decline(request, why)
             self._say(request, "given-up", why)
-        self._hold.asked.clear()
 
     def _give_up(self, request: Request, text: str) -> None:
         self._stopping.remove(request)
