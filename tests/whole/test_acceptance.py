@@ -9,6 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
+from support import patient
 from support.runs import Run, belonging_to, grave, kinds, live_run, torchrun, wait_until
 
 pytestmark = pytest.mark.processes
@@ -107,7 +108,8 @@ def test_a_stopped_rank_is_named_and_the_finding_closes(home: Path) -> None:
 
 def test_a_run_that_ends_well_is_finished_and_leaves_nothing(home: Path) -> None:
     """After the last rank, hub and sentinel end by themselves; the answer stays."""
-    with live_run(home, torchrun(2, "--steps", "12")) as run:
+    twelve = torchrun(2, "rankscope.trainers.ddp", "--steps", "12", module=patient.SELF)
+    with live_run(home, twelve, PYTHONPATH=patient.path()) as run:
         assert run.process.wait(200) == 0
         wait_until(lambda: not belonging_to(home), "hub and sentinel gone")
         document = run.status()
