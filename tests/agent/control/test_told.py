@@ -153,6 +153,28 @@ def test_what_came_of_each_save_is_told_once_and_in_order() -> None:
         assert told[-1] == ("staging", 3), moments
 
 
+def test_a_save_whose_outcome_was_told_is_in_work_no_more() -> None:
+    """Its thread may not have come to say so: then the next word would be that it goes on."""
+    saver = Saver()
+    reports = Reports(saver)  # type: ignore[arg-type]
+    now_s = 0.0
+
+    def due() -> dict[str, Any] | None:
+        nonlocal now_s
+        now_s += 10.0  # longer than between two words on one save
+        return reports.due(now_s)
+
+    saver.now.begin(1, 7)
+    assert due() is not None
+    reports.sent(now_s)
+    saver.on_outcome[0](Outcome(True, 1, 7, "", ""))
+    told = told_by(due, lambda: reports.sent(now_s), "step")
+    saver.now.enter("done")
+    saver.now.begin(2, 0)
+    told += told_by(due, lambda: reports.sent(now_s), "step")[:1]
+    assert told == [("done", 1), ("idle", 0), ("staging", 2)]
+
+
 def test_what_came_of_a_save_is_known_before_the_save_is_seen_to_be_over(tmp_path: Path) -> None:
     """Whoever sees that a rank is in no save any more asks what came of the last one."""
     saver = Checkpointer(state={"model": torch.nn.Linear(2, 2)}, dir=tmp_path)

@@ -29,6 +29,8 @@ class Reports:
         self._said_s = -1e9
         self._due: tuple[Outcome | None, tuple[Any, ...] | None] = None, None
         """What was due last: the save goes on while it leaves."""
+        self._over: tuple[int, int] | None = None
+        """Step and request of the save whose outcome was told last: it may look in work yet."""
         saver.on_outcome.append(self.outcomes.append)
 
     def again(self) -> None:
@@ -38,6 +40,8 @@ class Reports:
     def due(self, now_s: float) -> dict[str, Any] | None:
         """The fields of the next ``Saving``; None when there is nothing to say."""
         progress = self._saver.progress()
+        if (progress.step, progress.request) == self._over:
+            progress = progress._replace(phase="done")
         if self.outcomes:  # asked after that: what came of a save is there before the save is over
             outcome = self.outcomes[0]
             self._due = outcome, None
@@ -53,7 +57,9 @@ class Reports:
         outcome, key = self._due
         if outcome is None:
             self._said, self._said_s = key, now_s
-        elif self.outcomes and self.outcomes[0] is outcome:
+            return
+        self._over = outcome.step, outcome.request
+        if self.outcomes and self.outcomes[0] is outcome:
             self.outcomes.popleft()
 
 
