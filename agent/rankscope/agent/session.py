@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
-from rankscope.agent import events, forks, switch
+from rankscope.agent import events, forks, goneon, switch
 from rankscope.agent.control import wiring
 from rankscope.agent.control.account import Account
 from rankscope.agent.control.control import Control
@@ -171,6 +171,7 @@ class Session:
             lambda: noted.append((events.CLOSED, time.monotonic(), reason)),
             self.sender.end,
             self._forget_exit,
+            goneon.ended,
         )
 
     def _end_control(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import torch.distributed as dist
 
-from rankscope.agent import identity, switch
+from rankscope.agent import goneon, identity, switch
 from rankscope.agent.checkpoint import generators, resume, retention, stores
 from rankscope.agent.checkpoint.gather import OWN, gather, own_buffer, own_name
 from rankscope.agent.checkpoint.gather import Path as StatePath
@@ -164,7 +164,10 @@ class Checkpointer:
         self._resumes += 1
         prefix = self.prefix(f"resume/{self._resumes}")
         circle = stores.Circle(self._kept_store(world_size), prefix, rank, world_size)
-        return resume.resume(circle, self.directory, str(which), self._state, self._per_rank)
+        found = resume.resume(circle, self.directory, str(which), self._state, self._per_rank)
+        if found is not None:
+            goneon.loaded(found.step, found.path)
+        return found
 
     def __enter__(self) -> Self:
         return self

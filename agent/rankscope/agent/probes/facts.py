@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 
 import torch
 
+from rankscope.agent import goneon
 from rankscope.agent.probes.base import Probe
 from rankscope.agent.probes.gradients.names import uncompiled
-from rankscope.protocol import limits
+from rankscope.protocol import limits, resumed
 
 
 class Facts(Probe):
@@ -74,6 +75,7 @@ class Facts(Probe):
         launcher = os.environ.get("TORCHELASTIC_RUN_ID")
         if launcher:
             facts["torchelastic_run"] = launcher
+        facts |= resumed.told(goneon.newest())
         for name in ("setup", "gradients"):
             probe: Any = self.observer.probes[name]
             facts |= self.observer.ask(probe, probe.read) or {}

@@ -4,7 +4,7 @@ from rankscope.hub.diagnose.endings import GOODBYE_GRACE_S
 from rankscope.hub.diagnose.text import age_text, ended_text, ranks_text
 from rankscope.hub.state import RunState
 from rankscope.hub.state.ranks import ENDED, FINISHED, STOPPED
-from rankscope.hub.state.saves import Outcome
+from rankscope.hub.state.saves import Outcome, Resumed
 from rankscope.protocol.shapes import Finding
 
 MAX_EVIDENCE = 4
@@ -108,8 +108,13 @@ def _failed(state: RunState, newest: Outcome, now_s: float) -> Finding:
 
 
 def _before(state: RunState, now_s: float) -> list[str]:
-    last = state.saves.last
+    last = state.saves.back()
     if last is None:
         return ["there is no complete checkpoint of this run yet"]
+    if isinstance(last, Resumed):
+        return [
+            f"none has been saved since the run was resumed from that of step {last.step}: "
+            f"{last.path}"
+        ]
     age = age_text(max(0.0, now_s - last.at_s))
     return [f"the newest complete one is of step {last.step}, {age} old: {last.path}"]

@@ -126,6 +126,7 @@ def hello(state: "RunState", hello: m.Hello, received_s: float) -> None:
     ranks.host[rank] = state.words.hosts.index(hello.host)
     ranks.identity[rank] = state.words.identity(hello)
     state.setup.hello(rank, hello.facts, received_s)
+    state.saves.hello(hello)
     ranks.pid[rank] = hello.pid
     ranks.local_rank[rank] = hello.local_rank
     ranks.boundary[rank] = hello.boundary

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from rankscope.protocol import messages as m
+from rankscope.protocol import resumed
 
 MAX_OUTCOMES = 64
 MAX_BEGUN = 16
@@ -45,6 +46,15 @@ class Outcome(msgspec.Struct):
     """From the first rank's boundary; None where that was not heard of."""
 
 
+class Resumed(msgspec.Struct):
+    """What the ranks of an attempt go on from."""
+
+    step: int
+    path: str
+    """Empty where that is not known."""
+    attempt: int
+
+
 class Saves:
     """By rank, and over the whole run; a part of the state."""
 
@@ -54,8 +64,26 @@ class Saves:
         """The oldest first."""
         self.last: Outcome | None = None
         """The newest one that succeeded."""
+        self.resumed: Resumed | None = None
+        """None where the ranks began at step 1."""
         self.begun: dict[tuple[int, int], float] = {}
         """By step and request, when the first rank began the save, hub clock; the newest ones."""
+
+    def hello(self, hello: m.Hello) -> None:
+        """A rank says what it goes on from: all do, and the first that knows the path is heard."""
+        found = resumed.heard(hello.facts, hello.start_step)
+        if found is not None and (self.resumed is None or not self.resumed.path):
+            self.resumed = Resumed(found.step, found.path, hello.attempt)
+
+    def back(self) -> Outcome | Resumed | None:
+        """The newest checkpoint that there is to go back to: what the ranks went on from, until
+        one has been saved since."""
+        last, found = self.last, self.resumed
+        if found is None or not found.path:
+            return last
+        if last is None or (found.attempt > last.attempt and found.path != last.path):
+            return found
+        return last
 
     def told(self, saving: m.Saving, since_s: float) -> None:
         """A rank's word on what it is doing, or on what came of it."""
@@ -141,12 +169,14 @@ class Saves:
     def forget_all(self) -> None:
         self.rows.clear()
         self.begun.clear()
+        self.resumed = None
 
     def dump(self) -> Any:
         return {
             "rows": {rank: msgspec.to_builtins(row) for rank, row in self.rows.items()},
             "outcomes": msgspec.to_builtins(self.outcomes),
             "last": msgspec.to_builtins(self.last),
+            "resumed": msgspec.to_builtins(self.resumed),
             "begun": [[*save, at_s] for save, at_s in self.begun.items()],
         }
 
@@ -154,5 +184,6 @@ class Saves:
         self.rows = msgspec.convert(saved["rows"], dict[int, Row])
         self.outcomes = msgspec.convert(saved["outcomes"], list[Outcome])
         self.last = msgspec.convert(saved["last"], Outcome | None)
+        self.resumed = msgspec.convert(saved.get("resumed"), Resumed | None)
         begun = msgspec.convert(saved.get("begun", []), list[tuple[int, int, float]])
         self.begun = {(step, request): at_s for step, request, at_s in begun[-MAX_BEGUN:]}

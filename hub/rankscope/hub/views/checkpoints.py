@@ -4,7 +4,7 @@ from rankscope.hub import commands, possible
 from rankscope.hub.parity import parity
 from rankscope.hub.runstate import as_of_s, run_state
 from rankscope.hub.state import RunState
-from rankscope.hub.state.saves import Outcome, Row
+from rankscope.hub.state.saves import Outcome, Resumed, Row
 from rankscope.hub.views.knowledge import Knowledge
 from rankscope.protocol import messages as m
 from rankscope.protocol import shapes
@@ -34,13 +34,22 @@ def checkpoints(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes
         note=commands.note(state, know.asked, know.pending, now_s),
         parity=parity(state),
         as_of_s=as_of,
+        resumed=resumed(state),
     )
 
 
 def last(state: RunState) -> shapes.Checkpoint | None:
-    """The newest complete checkpoint that was heard of."""
-    found = state.saves.last
-    return None if found is None else shapes.Checkpoint(found.step, found.path, verified=True)
+    """The newest complete checkpoint that there is to go back to."""
+    found = state.saves.back()
+    if found is None:
+        return None
+    return shapes.Checkpoint(found.step, found.path, True, resumed=isinstance(found, Resumed))
+
+
+def resumed(state: RunState) -> shapes.Resumed | None:
+    """What the ranks go on from."""
+    found = state.saves.resumed
+    return None if found is None else shapes.Resumed(found.step, found.path)
 
 
 def share(row: Row) -> float:

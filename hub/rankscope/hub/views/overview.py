@@ -10,7 +10,7 @@ from rankscope.hub.stall import stalled_s
 from rankscope.hub.state import RunState
 from rankscope.hub.state.history import KEPT_STEPS
 from rankscope.hub.views import nodes
-from rankscope.hub.views.checkpoints import last
+from rankscope.hub.views.checkpoints import last, resumed
 from rankscope.hub.views.ending import ending
 from rankscope.hub.views.knowledge import (
     Knowledge,
@@ -99,6 +99,7 @@ def overview(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Ov
         launcher_pid=launcher_pid,
         launcher_host=launcher_host,
         ending=ending(state, word),
+        resumed=resumed(state),
     )
 
 

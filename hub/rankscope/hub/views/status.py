@@ -9,7 +9,7 @@ from rankscope.hub.rows import rank_rows
 from rankscope.hub.runstate import as_of_s, exit_code, run_state
 from rankscope.hub.stall import stalled_s
 from rankscope.hub.state.columns import Integers
-from rankscope.hub.views.checkpoints import last
+from rankscope.hub.views.checkpoints import last, resumed
 from rankscope.hub.views.ending import ending
 from rankscope.hub.views.knowledge import (
     Knowledge,
@@ -67,4 +67,5 @@ def status(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Stat
         ending=ending(state, word),
         heard=heard.tolist(),
         heard_ms=np.nan_to_num(heard_s * 1000.0).astype(np.int64).tolist(),
+        resumed=resumed(state),
     )

@@ -29,7 +29,9 @@ def _stop(know: Knowledge) -> Command | None:
 
 
 def _kept(know: Knowledge, step: int) -> str:
-    saved = know.state.saves.last
+    saved, resumed = know.state.saves.back(), know.state.saves.resumed
+    if saved is None and resumed is not None:
+        return f"nothing was saved since it was resumed after step {resumed.step}"
     if saved is None:
         return "nothing was saved"
     lost = step - saved.step

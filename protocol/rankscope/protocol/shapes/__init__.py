@@ -6,7 +6,13 @@ are as of the reply's ``hub_s``; a client that keeps a row adds the hub time gon
 """
 
 from rankscope.protocol.shapes.base import Link, Severity, Shape, State
-from rankscope.protocol.shapes.checkpoints import Checkpoint, CheckpointsView, SaveOutcome, SaveRow
+from rankscope.protocol.shapes.checkpoints import (
+    Checkpoint,
+    CheckpointsView,
+    Resumed,
+    SaveOutcome,
+    SaveRow,
+)
 from rankscope.protocol.shapes.collectives import Analysis, CollectiveRow, Collectives
 from rankscope.protocol.shapes.control import Command, Paused
 from rankscope.protocol.shapes.drill import DrillRow, Injected
@@ -59,6 +65,7 @@ __all__ = [
     "RankDetail",
     "RankRow",
     "Recording",
+    "Resumed",
     "SaveOutcome",
     "SaveRow",
     "Severity",

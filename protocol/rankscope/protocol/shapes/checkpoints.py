@@ -6,9 +6,22 @@ from rankscope.protocol.shapes.parity import Parity
 
 
 class Checkpoint(Shape):
+    """The newest that there is to go back to."""
+
     step: int
     path: str
     verified: bool
+    resumed: bool = False
+    """This run was resumed from it, and has saved none since."""
+
+
+class Resumed(Shape):
+    """What the ranks go on from; None in its place for a run that began at step 1."""
+
+    step: int
+    """After which they go on."""
+    path: str
+    """Of the checkpoint; empty where that is not known (one of the program's own)."""
 
 
 class SaveRow(Shape):
@@ -68,3 +81,4 @@ class CheckpointsView(Shape):
     """None when there was no restart, or nothing to compare yet."""
     as_of_s: float | None = None
     """The moment that all ages here are counted to, hub clock: the end of a run that has ended."""
+    resumed: Resumed | None = None

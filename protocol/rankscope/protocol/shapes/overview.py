@@ -1,7 +1,7 @@
 """The run without its ranks: its nodes, its pace, its newest steps."""
 
 from rankscope.protocol.shapes.base import Link, Shape, State
-from rankscope.protocol.shapes.checkpoints import Checkpoint
+from rankscope.protocol.shapes.checkpoints import Checkpoint, Resumed
 from rankscope.protocol.shapes.finding import Finding
 
 
@@ -124,3 +124,4 @@ class Overview(Shape):
     launcher_host: str = ""
     ending: str = ""
     """As in ``Status``."""
+    resumed: Resumed | None = None

@@ -1,7 +1,7 @@
 """The whole run in one document."""
 
 from rankscope.protocol.shapes.base import Shape, State
-from rankscope.protocol.shapes.checkpoints import Checkpoint
+from rankscope.protocol.shapes.checkpoints import Checkpoint, Resumed
 from rankscope.protocol.shapes.finding import Finding
 from rankscope.protocol.shapes.ranks import RankRow
 
@@ -48,3 +48,4 @@ class Status(Shape):
     """Of a run that is not over: which ranks have ended, how the first did, and who has not; empty
     while none has. Of one that has finished: whose last words were not heard, so that it may have
     gone on after ``step``; empty when all were."""
+    resumed: Resumed | None = None

@@ -29,7 +29,7 @@ def checkpoints_text(
     def ago(age_s: float) -> str:
         return numbers.ago(age_s, as_of_s, over=words.is_over(view))
 
-    lines = [_newest(view)]
+    lines = [_newest(view), *_resumed(view)]
     if view.parity is not None:
         lines.append(safe(view.parity.text))
     text = view.note or view.pending
@@ -63,9 +63,20 @@ def checkpoints_text(
 
 def _newest(view: CheckpointsView) -> str:
     if view.last is None:
-        return "no checkpoint yet"
+        return words.none_since(view.resumed) or "no checkpoint yet"
     state = "verified" if view.last.verified else "not verified"
-    return f"checkpoint step {numbers.count(view.last.step)} {state}: {safe(view.last.path)}"
+    head = f"checkpoint step {numbers.count(view.last.step)} {state}"
+    if view.last.resumed:
+        head = f"resumed from {head}, nothing saved since"
+    return f"{head}: {safe(view.last.path)}"
+
+
+def _resumed(view: CheckpointsView) -> list[str]:
+    """What a run that has saved since was resumed from."""
+    text = words.resumed_text(view.resumed, view.last) if view.last is not None else ""
+    if view.resumed is None or not text:
+        return []
+    return [f"{text}: {safe(view.resumed.path)}" if view.resumed.path else text]
 
 
 def _row(row: SaveRow, slowest: int | None) -> tuple[str, ...]:

@@ -2,7 +2,14 @@
 
 from collections.abc import Mapping
 
-from rankscope.protocol.shapes import CheckpointsView, Command, SaveOutcome, SaveRow
+from rankscope.protocol.shapes import (
+    Checkpoint,
+    CheckpointsView,
+    Command,
+    Resumed,
+    SaveOutcome,
+    SaveRow,
+)
 from rankscope.tui.words import numbers
 from rankscope.tui.words.marks import Mark, safe
 
@@ -10,6 +17,21 @@ RUN_OVER = "the run is over"
 """Why nothing is possible then, as the hub says it."""
 WRITTEN = ("syncing", "publishing")
 """Phases in which all bytes are written."""
+
+
+def resumed_text(resumed: Resumed | None, saved: Checkpoint | None) -> str:
+    """``resumed after step 12``, which goes without saying beside the checkpoint it was resumed
+    from; empty then, and for a run that began at step 1."""
+    if resumed is None or (saved is not None and saved.resumed):
+        return ""
+    return f"resumed after step {numbers.count(resumed.step)}"
+
+
+def none_since(resumed: Resumed | None) -> str:
+    """That a resumed run has saved nothing; empty for one that began at step 1."""
+    if resumed is None:
+        return ""
+    return f"nothing has been saved since it was {resumed_text(resumed, None)}"
 
 
 def share(row: SaveRow) -> float:

@@ -231,6 +231,9 @@ def _about(status: Status | None) -> str:
 
 
 def _lost(status: Status | None) -> str:
+    if status is not None and status.last_checkpoint is None and status.resumed is not None:
+        after = numbers.count(status.resumed.step)
+        return f"Nothing has been saved: what the run has done since step {after} is lost."
     if status is None or status.last_checkpoint is None:
         return "There is no checkpoint: all that the run has done is lost."
     steps = max(0, status.step - status.last_checkpoint.step)

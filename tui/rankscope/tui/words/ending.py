@@ -2,6 +2,7 @@
 
 from rankscope.protocol.shapes import HANGS, Overview, Status
 from rankscope.tui.words import numbers
+from rankscope.tui.words.checkpoints import none_since
 from rankscope.tui.words.marks import safe
 from rankscope.tui.words.nohub import no_hub
 
@@ -53,7 +54,9 @@ def _kept(status: Status) -> str:
     kept = "Kept: the verdict and its evidence"
     last = status.last_checkpoint
     if last is None:
-        return f"{kept}; there is no checkpoint"
+        none = none_since(status.resumed) or "there is no checkpoint"
+        return f"{kept}; {none}"
     back = max(0, status.step - last.step)
     since = f", {numbers.plural(back, 'step')} back" if back else ""
-    return f"{kept}, and checkpoint step {numbers.count(last.step)}{since}"
+    resumed = ", which it was resumed from" if last.resumed else ""
+    return f"{kept}, and checkpoint step {numbers.count(last.step)}{resumed}{since}"

@@ -50,7 +50,8 @@ def _findings(state: RunState, episode: Episode, now_s: float, *, by_scaler: boo
     own = _norms(state, episode.first_step)
     ever = _ever(state)
     goes_on = bool(live(state).any())
-    saved = None if state.saves.last is None else state.saves.last.step
+    back = state.saves.back()
+    saved = None if back is None else back.step
     found = []
     for origin in origins(here, own, world):
         step = max(1, episode.first_step - origin.steps_back)

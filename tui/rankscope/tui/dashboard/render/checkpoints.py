@@ -89,10 +89,14 @@ def _newest(view: CheckpointsView, picture: Picture, width: int) -> list[Line]:
         text = "none yet: what the run has done so far would be lost with it"
         if picture.ended:
             text = "none was saved: what the run had done is lost"
-        return paragraph(Span("checkpoint", "dim"), HEAD, text, width)
+        return paragraph(
+            Span("checkpoint", "dim"), HEAD, words.none_since(view.resumed) or text, width
+        )
     made = next((one for one in view.outcomes if one.ok and one.step == saved.step), None)
     state = "verified" if saved.verified else "not verified"
     parts = [f"step {numbers.count(saved.step)} {state}"]
+    if saved.resumed:
+        parts.append("resumed from, nothing saved since")
     if made is not None:
         parts.append(_ago(made.age_s, view, picture))
     back = 0 if picture.status is None else picture.status.step - saved.step
@@ -101,7 +105,17 @@ def _newest(view: CheckpointsView, picture: Picture, width: int) -> list[Line]:
     if made is not None:
         parts.append(numbers.size_bytes(made.size_bytes))
     lines = paragraph(Span("checkpoint", "dim"), HEAD, ", ".join(parts), width, style="strong")
-    return lines + paragraph(Span(""), HEAD, safe(saved.path), width, style="dim", max_lines=2)
+    lines += paragraph(Span(""), HEAD, safe(saved.path), width, style="dim", max_lines=2)
+    if (text := words.resumed_text(view.resumed, saved)) and view.resumed is not None:
+        lines += paragraph(
+            Span("resumed", "dim"),
+            HEAD,
+            f"{text.removeprefix('resumed ')}  {safe(view.resumed.path)}".rstrip(),
+            width,
+            style="dim",
+            max_lines=2,
+        )
+    return lines
 
 
 def _parity(view: CheckpointsView, width: int) -> list[Line]:
