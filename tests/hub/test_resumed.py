@@ -21,10 +21,10 @@ def gone_on(facts: dict[str, str], start_step: int = 12, world: World | None = N
     return found.step().advance(1.0)
 
 
-def saved(world: World, step: int, path: str = "") -> None:
+def saved(world: World, step: int, notfinite: str = "") -> None:
     t_s = world.now_s + world.ranks[0].clock_s
-    told = {"step": step, "request": 0, "phase_t_s": t_s, "path": path or f"/c/step-{step:08d}"}
-    world.from_rank(0, m.Saving, phase="done", **told)
+    told = {"step": step, "request": 0, "phase_t_s": t_s, "path": f"/c/step-{step:08d}"}
+    world.from_rank(0, m.Saving, phase="done", notfinite=notfinite, **told)
     world.advance(0.5)
 
 
@@ -113,3 +113,33 @@ def test_what_to_go_on_from_is_what_the_run_went_on_from() -> None:
     assert told["checkpoint-failed"] == [
         f"none has been saved since the run was resumed from that of step 12: {PATH}"
     ]
+
+
+HOLDS = "it holds NaN: w"
+
+
+def test_a_checkpoint_that_holds_nan_is_the_newest_and_says_so() -> None:
+    """With the newest that does not, of this run or what it was resumed from; and so do the list
+    of saves and the hub after it was started again."""
+    world = gone_on(resumed.told(FROM))
+    saved(world, 13, HOLDS)
+    found = newest(world)
+    assert found is not None
+    assert (found.step, found.notfinite, found.finite_step) == (13, HOLDS, 12)
+    assert world.view("checkpoints").outcomes[0].notfinite == HOLDS
+    saved(world, 14)
+    saved(world, 15, HOLDS)
+    found = newest(world)
+    assert found is not None
+    assert (found.step, found.finite_step) == (15, 14)
+    again = Saves()
+    again.load(msgspec.msgpack.decode(msgspec.msgpack.encode(world.state.saves.dump())))
+    assert again.dump() == world.state.saves.dump()
+
+
+def test_what_was_resumed_from_one_that_holds_nan_says_so() -> None:
+    """It was named, or nobody would have gone on from it."""
+    world = gone_on(resumed.told(FROM._replace(notfinite=HOLDS)))
+    found = newest(world)
+    assert found is not None
+    assert (found.notfinite, found.finite_step) == (HOLDS, None)

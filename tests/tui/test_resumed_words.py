@@ -6,13 +6,17 @@ from typing import Any
 import msgspec
 import pytest
 
+from rankscope.protocol.checkpoints import Verified
 from rankscope.protocol.shapes import Checkpoint, CheckpointsView, Overview, Resumed, Status
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.bottom import state_line
 from rankscope.tui.dashboard.render.checkpoints import checkpoint_lines
 from rankscope.tui.dashboard.render.line import text_of
+from rankscope.tui.text.checkpoint import verified_text
 from rankscope.tui.text.checkpoints import checkpoints_text
+from rankscope.tui.text.saving import outcome_line
 from rankscope.tui.text.status import status_text
+from rankscope.tui.words.checkpoints import outcome_mark, outcome_text
 from rankscope.tui.words.commands import consequences
 from rankscope.tui.words.ending import what_comes_of_it
 from support.scenes import SCENES, views
@@ -73,3 +77,24 @@ def test_that_it_was_resumed_is_said(last: Checkpoint | None) -> None:
         assert "resumed" in texts[where], (where, texts[where])
         assert "12" in texts[where], where
         assert PATH in texts[where] or "checkpoints" not in where or last is None, where
+
+
+HELD = msgspec.structs.replace(LATER, notfinite="it holds NaN: model.w and 3 more", finite_step=14)
+
+
+def test_everywhere_a_checkpoint_that_holds_nan_says_so() -> None:
+    """And which one does not: never only that it is verified."""
+    texts = told(HELD, KNOWN)
+    for where in ("status", "first screen", "checkpoints", "checkpoints screen", "end of a hang"):
+        words = " ".join(texts[where].split())
+        assert "holds NaN; step 14 does not" in words, (where, words)
+
+
+def test_among_saves_one_that_holds_nan_is_marked() -> None:
+    """With the parameter, before the path, which may be cut."""
+    one = msgspec.structs.replace(views.outcome(20, 1.0), notfinite=HELD.notfinite)
+    assert outcome_mark(one).tone == "warn"
+    assert "it holds NaN: model.w and 3 more" in outcome_text(one)
+    assert "it holds NaN" in outcome_line(one)
+    found = Verified("/c/s", "complete", 20, 2, 10, [], [], True, HELD.notfinite)
+    assert any("--resume auto passes over it" in line for line in verified_text(found))

@@ -8,10 +8,10 @@ from rankscope.protocol.resumed import Resumed
 _newest: Resumed | None = None
 
 
-def loaded(step: int, path: str) -> None:
-    """The checkpoint of ``step`` at ``path`` was loaded: what is trained next goes on from it."""
+def loaded(checkpoint: Resumed) -> None:
+    """``checkpoint`` was loaded: what is trained next goes on from it."""
     global _newest
-    _newest = Resumed(step, path)
+    _newest = checkpoint
 
 
 def newest() -> Resumed | None:

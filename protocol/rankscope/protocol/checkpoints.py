@@ -56,6 +56,9 @@ class Verified(msgspec.Struct):
     """What is odd and does no harm, such as a file that does not belong to it."""
     checksums: bool
     """Whether the bytes were read; else only names, sizes and coverage were looked at."""
+    notfinite: str = ""
+    """What it holds that is not finite, in words: it is what was written, and yet of no use where
+    that is NaN. Empty when nothing is known of."""
 
 
 class Found(msgspec.Struct):
@@ -69,6 +72,10 @@ class Found(msgspec.Struct):
     """Whether an operator asked for it."""
     trouble: str
     """Why it cannot be used, in words; empty when its manifest can be read."""
+    notfinite: str = ""
+    """As in :class:`Verified`."""
+    spoilt: bool = False
+    """Whether that is NaN."""
 
 
 def directory_name(step: int, again: int = 0) -> str:
@@ -105,7 +112,17 @@ def find(directory: Path) -> tuple[list[Found], list[str]]:
             found.append(Found(name, int(match["step"]), -1, False, str(error)))
             continue
         asked = manifest.request > 0
-        found.append(Found(name, manifest.step, manifest.serial, asked, ""))
+        found.append(
+            Found(
+                name,
+                manifest.step,
+                manifest.serial,
+                asked,
+                "",
+                coverage.notfinite_text(manifest.notfinite),
+                coverage.spoilt(manifest.notfinite),
+            )
+        )
     found.sort(key=lambda one: (one.serial, one.step, one.name), reverse=True)
     return found, others
 
@@ -148,6 +165,7 @@ def verify(
         coverage.shortened(missing) + coverage.shortened(wrong),
         [*for_torch(path, manifest), *strangers(path, manifest)],
         checksums,
+        coverage.notfinite_text(manifest.notfinite),
     )
 
 
@@ -195,6 +213,8 @@ def structure(path: Path, manifest: Manifest) -> tuple[list[str], list[str]]:
         wrong += problems
         if (tensors, objects) != (manifest.tensors, manifest.objects):
             wrong.append(f"{MANIFEST} does not say what the receipts say")
+        if coverage.notfinite(receipts) != manifest.notfinite:
+            wrong.append(f"{MANIFEST} does not say of what is not finite what the receipts say")
         if any(receipt.step != manifest.step for receipt in receipts):
             wrong.append(f"{MANIFEST} is of step {manifest.step}, the receipts are not")
     known = {file.name for file in manifest.files}

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rankscope.protocol.manifest import Chunk, Place, Receipt, TensorEntry
 
@@ -42,6 +42,34 @@ def united(
         if fault := uncovered(entry):
             problems.append(f"{name}: {fault}")
     return dict(sorted(tensors.items())), dict(sorted(objects.items())), shortened(problems)
+
+
+NAN = "nan"
+
+
+def notfinite(receipts: Iterable[Receipt]) -> dict[str, str] | None:
+    """What the ranks together found that is not finite; None where nobody looked."""
+    found: dict[str, str] = {}
+    looked = False
+    for receipt in receipts:
+        looked = looked or receipt.notfinite is not None
+        for name, value in (receipt.notfinite or {}).items():
+            found[name] = NAN if NAN in (value, found.get(name)) else value
+    return dict(sorted(found.items())) if looked else None
+
+
+def notfinite_text(found: Mapping[str, str] | None) -> str:
+    """``it holds NaN: model.weight and 3 more``; empty when all is finite, or nobody looked."""
+    if not found:
+        return ""
+    named = [name for name, value in found.items() if value == NAN] or list(found)
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    return f"it holds {'NaN' if spoilt(found) else 'Inf'}: {named[0]}{more}"
+
+
+def spoilt(found: Mapping[str, str] | None) -> bool:
+    """Whether no run can go on from it. An Inf alone may be meant."""
+    return found is not None and NAN in found.values()
 
 
 def disagreements(receipts: Sequence[Receipt]) -> list[str]:

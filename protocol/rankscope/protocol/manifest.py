@@ -82,6 +82,9 @@ class Receipt(msgspec.Struct):
     objects: dict[str, Place]
     notes: dict[str, str] = {}
     """What the program that trains wants to find again, such as its settings."""
+    notfinite: dict[str, str] | None = None
+    """By name of each parameter that is not finite in what this rank wrote of it: ``nan``, or
+    ``inf`` where it holds that alone. None where nobody looked."""
 
 
 class Manifest(msgspec.Struct):
@@ -104,6 +107,8 @@ class Manifest(msgspec.Struct):
     metadata_bytes: Whole | None = None
     """Of ``.metadata``, which is for torch's own ``dcp.load`` alone; None where there is none."""
     metadata_crc32: Crc = 0
+    notfinite: dict[str, str] | None = None
+    """As in the receipts, of all of them; None where none says."""
 
 
 class BadManifest(ValueError):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from rankscope.protocol import limits
 
-STEP, PATH = "resumed_step", "resumed_from"
+STEP, PATH, NOTFINITE = "resumed_step", "resumed_from", "resumed_notfinite"
 
 
 class Resumed(NamedTuple):
@@ -13,13 +13,18 @@ class Resumed(NamedTuple):
     """After which it goes on."""
     path: str
     """Of the checkpoint; empty where that is not known."""
+    notfinite: str = ""
+    """What it holds that is not finite, in words."""
 
 
 def told(resumed: Resumed | None) -> dict[str, str]:
     """The facts of a rank that goes on from ``resumed``; none for one that begins."""
     if resumed is None:
         return {}
-    return {STEP: str(resumed.step), PATH: resumed.path[: limits.MAX_TEXT_CHARS]}
+    facts = {STEP: str(resumed.step), PATH: resumed.path[: limits.MAX_TEXT_CHARS]}
+    if resumed.notfinite:
+        facts[NOTFINITE] = resumed.notfinite[: limits.MAX_TEXT_CHARS]
+    return facts
 
 
 def heard(facts: Mapping[str, str], start_step: int) -> Resumed | None:
@@ -27,7 +32,7 @@ def heard(facts: Mapping[str, str], start_step: int) -> Resumed | None:
     checkpoints of its own, by its ``start_step`` alone. None for one that begins at step 1."""
     path, step = facts.get(PATH, ""), _step(facts.get(STEP, ""))
     if path and step is not None:
-        return Resumed(step, path)
+        return Resumed(step, path, facts.get(NOTFINITE, ""))
     return Resumed(start_step, "") if start_step > 0 else None
 
 

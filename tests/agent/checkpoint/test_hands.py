@@ -23,15 +23,21 @@ from hypothesis import strategies as st
 from rankscope.agent.checkpoint import hands, process, scribe, writing
 from rankscope.agent.checkpoint.hands import Inside, Outside
 from rankscope.agent.checkpoint.job import in_words
+from rankscope.agent.checkpoint.notfinite import NAN, NOT_LOOKED
 from rankscope.agent.checkpoint.plan import plan
-from rankscope.agent.checkpoint.process import Span
+from rankscope.agent.checkpoint.process import Done, Span
 from rankscope.agent.checkpoint.staging import Buffer, Stager
 from support import warm
 
 pytestmark = pytest.mark.processes
 
 SIZE = 24 << 20
-SPANS = [Span(0, 9 << 20, 100), Span(9 << 20, 0, 50), Span(9 << 20, SIZE - (9 << 20), 10 << 20)]
+SPANS = [
+    *(Span(0, 9 << 20, 100, "int64"), Span(9 << 20, 0, 50)),
+    Span(9 << 20, SIZE - (9 << 20), 10 << 20, "float32"),
+]
+FOUND = [NOT_LOOKED, NOT_LOOKED, NAN]
+"""Of numbers: among so many bytes drawn at random there is a NaN."""
 NEVER_S = 1e9
 
 
@@ -65,14 +71,15 @@ def pid_of(hand: Outside) -> int:
     return hand._scribe.process.pid
 
 
-def check(buffer: Buffer, target: int, crc32s: list[int], told: list[int]) -> None:
+def check(buffer: Buffer, target: int, done: list[Done], told: list[int]) -> None:
     """What is in the file, its checksums, and what was told of it are right."""
     data = buffer.tensor.numpy().tobytes()
-    for span, crc32 in zip(SPANS, crc32s, strict=True):
+    for span, one in zip(SPANS, done, strict=True):
         expected = data[span.begin : span.begin + span.size_bytes]
         assert os.pread(target, span.size_bytes, span.at) == expected
-        assert crc32 == zlib.crc32(expected)
+        assert one.crc32 == zlib.crc32(expected)
     assert sum(told) == SIZE
+    assert [one.found for one in done] == FOUND
 
 
 @pytest.mark.parametrize("patience_s", [(NEVER_S, 0, 0), (0.0, NEVER_S, 0), (0.0, 0.0, NEVER_S)])

@@ -65,6 +65,26 @@ def test_what_to_do_with_a_run_whose_parameters_are_spoilt_is_said(
     assert words in shown
 
 
+@pytest.mark.parametrize(
+    ("notfinite", "older", "words"),
+    [
+        ("it holds NaN: w", [8], "go on from checkpoint 8"),
+        ("", [5, 8, 12], "go on from checkpoint 8"),
+        ("it holds NaN: w", [], "checkpoint 13 holds it: go on from one of before step 11"),
+    ],
+)
+def test_what_to_go_on_from_is_the_newest_of_before(
+    notfinite: str, older: list[int], words: str
+) -> None:
+    """Not the newest there is, which may hold it, or is known to."""
+    play = spoilt(13)
+    saves = play.state.saves
+    assert saves.last is not None
+    saves.last.notfinite = notfinite
+    saves.outcomes += [Outcome(step, 0, True, play.now_s, "/ck", "", -1, "", 1) for step in older]
+    assert any(text.endswith(words) for text in verdict(play).evidence), verdict(play).evidence
+
+
 @pytest.mark.parametrize("over", [True, False])
 def test_a_run_that_is_over_or_not_spoilt_is_not_to_be_ended(over: bool) -> None:
     """A guard has kept the update out, or there is nothing to end."""

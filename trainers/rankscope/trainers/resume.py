@@ -113,6 +113,8 @@ def saving(
             report.say(f"passed over {skipped}")
         inexact = "" if resumed.exact else f", saved by {resumed.world_size} ranks"
         report.say(f"going on after step {resumed.step} ({resumed.path}{inexact})")
+        if resumed.notfinite:
+            report.say(f"warning: {resumed.notfinite}")
     elif config.resume is not None:
         report.say(f"no checkpoint in {config.checkpoint_dir}: beginning at step 1")
     with saver:

@@ -23,6 +23,7 @@ from rankscope.agent.checkpoint.plan import plan
 from rankscope.agent.checkpoint.progress import Progress, Snapshot
 from rankscope.agent.checkpoint.staging import Stager
 from rankscope.protocol.exits import UserError
+from rankscope.protocol.resumed import Resumed as Loaded
 
 log = logging.getLogger("rankscope")
 
@@ -166,7 +167,7 @@ class Checkpointer:
         circle = stores.Circle(self._kept_store(world_size), prefix, rank, world_size)
         found = resume.resume(circle, self.directory, str(which), self._state, self._per_rank)
         if found is not None:
-            goneon.loaded(found.step, found.path)
+            goneon.loaded(Loaded(found.step, found.path, found.notfinite))
         return found
 
     def __enter__(self) -> Self:
@@ -267,6 +268,7 @@ class Checkpointer:
             gathered.layout,
             gathered.paths,
             self._notes,
+            gathered.parameters,
         )
 
     def _run(self, job: Job, previous: threading.Thread | None) -> None:
@@ -287,7 +289,11 @@ class Checkpointer:
     def _tell(self, outcome: Outcome) -> None:
         self.last = outcome
         if outcome.ok:
-            log.info("rankscope: %s", outcome.text)
+            log.log(
+                logging.WARNING if outcome.notfinite else logging.INFO,
+                "rankscope: %s",
+                outcome.text,
+            )
         else:
             log.warning(
                 "rankscope: no checkpoint of step %d: %s; training goes on",

@@ -30,6 +30,9 @@ LARGE_BYTES = 1 << 16
 
 GROUPS = "param_groups"
 
+EXTRA = "_extra_state"
+"""What torch calls that which a module adds to its state by ``get_extra_state``."""
+
 OWN = "rank"
 """What the names of a rank's own things begin with."""
 
@@ -48,6 +51,9 @@ class Gathered:
     """Of each name in the nested state."""
     buffers: set[str] = field(default_factory=set)
     """Names of models' buffers, such as running means, which need not be alike on all ranks."""
+    parameters: set[str] = field(default_factory=set)
+    """Names of models' parameters: a run is spoilt where these are NaN, and then only, for an
+    optimizer's state that is spoils them in the same update. Other things may be so by design."""
 
     @property
     def layout(self) -> int:
@@ -87,6 +93,8 @@ def gather(things: Mapping[str, Any]) -> Gathered:
                 gathered.tensors[name] = _plain(name, value)
                 if _address(value) in buffers:
                     gathered.buffers.add(name)
+                elif isinstance(thing, nn.Module) and path[-1] != EXTRA:
+                    gathered.parameters.add(name)
             else:
                 gathered.objects[name] = value
     return gathered

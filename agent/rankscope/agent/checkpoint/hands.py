@@ -10,7 +10,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, Self
 
-from rankscope.agent.checkpoint.process import EndedUnheard, NoProcess, Scribe, Span, idly
+import numpy
+
+from rankscope.agent.checkpoint.notfinite import Look
+from rankscope.agent.checkpoint.process import Done, EndedUnheard, NoProcess, Scribe, Span, idly
 from rankscope.agent.checkpoint.scribe import SYNC
 from rankscope.agent.checkpoint.staging import Buffer, Staged
 from rankscope.protocol import crc
@@ -30,9 +33,9 @@ Advance = Callable[[int], None]
 class Hand(Protocol):
     """Writes one file."""
 
-    def write(self, descriptor: int, spans: Sequence[Span], advance: Advance) -> list[int]:
-        """Write ``spans``; returns the CRC-32 of each. ``advance`` is told of what was written,
-        and may raise to end it. Raises OSError when the disk does not take it."""
+    def write(self, descriptor: int, spans: Sequence[Span], advance: Advance) -> list[Done]:
+        """Write ``spans``; returns what there is to say of each. ``advance`` is told of what was
+        written, and may raise to end it. Raises OSError when the disk does not take it."""
 
     def sync(self, path: Path) -> None:
         """Wait until all of the file is on the disk."""
@@ -61,21 +64,26 @@ class Inside:
     def __init__(self, data: memoryview) -> None:
         self._data = data
 
-    def write(self, descriptor: int, spans: Sequence[Span], advance: Advance) -> list[int]:
+    def write(self, descriptor: int, spans: Sequence[Span], advance: Advance) -> list[Done]:
         self._give_way()
         found = []
         for span in spans:
-            crc32, at = 0, span.at
+            crc32, at, look = 0, span.at, Look(self._strided, span.dtype)
             for start in range(0, span.size_bytes, self.BLOCK_BYTES):
                 end = min(start + self.BLOCK_BYTES, span.size_bytes)
                 block = self._data[span.begin + start : span.begin + end]
                 crc32 = crc.crc32(block, crc32)
+                look.at(span.begin + start, span.begin + end)
                 while block:
                     count = os.pwrite(descriptor, block, at)
                     block, at = block[count:], at + count
                     advance(count)
-            found.append(crc32)
+            found.append(Done(crc32, look.found))
         return found
+
+    def _strided(self, begin: int, end: int, step: int) -> bytes:
+        """Copied by numpy, which lets go of the GIL meanwhile."""
+        return numpy.ascontiguousarray(numpy.asarray(self._data)[begin:end:step]).tobytes()
 
     def sync(self, path: Path) -> None:
         sync(path)
@@ -118,8 +126,8 @@ class Outside:
         self._replaced = False
         self._reached = 0  # bytes that were told of
 
-    def write(self, descriptor: int, spans: Sequence[Span], advance: Advance) -> list[int]:
-        found: dict[int, int] = {}
+    def write(self, descriptor: int, spans: Sequence[Span], advance: Advance) -> list[Done]:
+        found: dict[int, Done] = {}
         for politely, patience_s in zip((2, 1, 0), self._patience_s, strict=True):
             if politely and self._hurry.is_set():
                 continue
@@ -144,7 +152,7 @@ class Outside:
         patience_s: float,
         spans: Sequence[Span],
         left: Sequence[int],
-        found: dict[int, int],
+        found: dict[int, Done],
         advance: Advance,
     ) -> None:
         """Have those of ``spans`` that are ``left`` written, as far as ``patience_s`` goes."""
@@ -169,7 +177,7 @@ class Outside:
         self,
         spans: Sequence[Span],
         left: Sequence[int],
-        found: dict[int, int],
+        found: dict[int, Done],
         until_s: float,
         advance: Advance,
     ) -> None:
@@ -181,7 +189,7 @@ class Outside:
             if not words:
                 return
             if words[0] == "d":
-                found[left[int(words[1])]] = int(words[2])
+                found[left[int(words[1])]] = Done(int(words[2]), words[3])
                 reached = sum(spans[index].size_bytes for index in found)
             else:
                 reached = before + int(words[1])

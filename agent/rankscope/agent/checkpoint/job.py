@@ -13,7 +13,7 @@ from rankscope.agent.checkpoint.meeting import Failed, Meeting, Outcome
 from rankscope.agent.checkpoint.progress import Progress
 from rankscope.agent.checkpoint.staging import Staged
 from rankscope.agent.checkpoint.writing import Written, packed, write, write_small
-from rankscope.protocol import crc
+from rankscope.protocol import coverage, crc
 from rankscope.protocol.checkpoints import directory_name
 from rankscope.protocol.manifest import FORMAT, Receipt, data_name, encode, receipt_name
 
@@ -27,6 +27,8 @@ class Saved(NamedTuple):
     layout: int
     paths: dict[str, StatePath]
     notes: dict[str, str]
+    parameters: set[str]
+    """Names of the tensors of which it is asked whether they are finite."""
 
 
 class Job:
@@ -110,9 +112,12 @@ class Job:
         path, unlinked = publish.reveal(folder, self.directory, self.step)
         size_bytes = sum(file.size_bytes for file in manifest.files)
         text = f"checkpoint of step {self.step} is complete: {path}"
-        if unlinked:
-            text += f"; {unlinked}"
-        outcome = Outcome(True, self.step, self.request, str(path), text, size_bytes)
+        notfinite = coverage.notfinite_text(manifest.notfinite)
+        for more in filter(None, (notfinite, unlinked)):
+            text += f"; {more}"
+        outcome = Outcome(
+            True, self.step, self.request, str(path), text, size_bytes, notfinite=notfinite
+        )
         with contextlib.suppress(Exception):  # whoever does not hear of it finds it on the disk
             meeting.announce(outcome)
         return outcome
@@ -124,7 +129,16 @@ class Job:
         self._enter("writing", meeting)
         name = data_name(self.rank)
         with hands.hand(staged, self.cancelled, self.hurry) as hand:
-            written = write(folder, name, self.rank, staged.copies, hand, objects, self._advance)
+            written = write(
+                folder,
+                name,
+                self.rank,
+                staged.copies,
+                hand,
+                objects,
+                self._advance,
+                saved.parameters,
+            )
             self.written.set()
             self._enter("syncing", meeting)
             hand.sync(folder / name)
@@ -145,6 +159,7 @@ class Job:
             tensors=written.tensors,
             objects=written.objects,
             notes=saved.notes,
+            notfinite=written.notfinite,
         )
 
     def _give_up(self, meeting: Meeting | None, error: Exception) -> Outcome:

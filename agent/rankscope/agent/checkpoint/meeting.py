@@ -74,6 +74,8 @@ class Outcome(NamedTuple):
     """Where it failed, if it was one rank; -1 if not."""
     phase: str = ""
     """Of that rank."""
+    notfinite: str = ""
+    """What the checkpoint holds that is not finite, in words; empty when nothing is known of."""
 
 
 class Meeting:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from rankscope.agent.checkpoint import scribe
 from rankscope.agent.checkpoint.meeting import Failed
+from rankscope.agent.checkpoint.notfinite import NOT_LOOKED
 from rankscope.protocol import crc
 
 CHUNK_BYTES = 4096
@@ -40,6 +41,16 @@ class Span(NamedTuple):
     begin: int
     size_bytes: int
     at: int
+    dtype: str = NOT_LOOKED
+    """Of the numbers that it is asked of whether they are finite."""
+
+
+class Done(NamedTuple):
+    """A span that was written."""
+
+    crc32: int
+    found: str
+    """What its numbers are, see ``notfinite``."""
 
 
 class Scribe:
@@ -81,7 +92,7 @@ class Scribe:
     def order(self, descriptor: int, spans: Sequence[Span], cancelled: threading.Event) -> None:
         """Have ``spans`` written to ``descriptor``; see :meth:`tell`."""
         self._answered = False
-        lines = "".join(f"{span.begin} {span.size_bytes} {span.at}\n" for span in spans).encode()
+        lines = "".join(f"{' '.join(map(str, span))}\n" for span in spans).encode()
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             size = len(lines).to_bytes(scribe.SIZE_BYTES)
             socket.send_fds(self._orders, [size], [descriptor], socket.MSG_DONTWAIT)

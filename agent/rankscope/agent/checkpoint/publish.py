@@ -78,6 +78,7 @@ def assemble(
         objects=objects,
         notes=first.notes,
         paths={name: list(path) for name, path in sorted(paths.items())},
+        notfinite=coverage.notfinite(receipts),
     )
     missing, wrong = checkpoints.structure(folder, manifest)
     if missing or wrong:

@@ -9,7 +9,7 @@ from rankscope.agent.checkpoint import generators
 from rankscope.agent.checkpoint.gather import CannotSave, own_name
 from rankscope.agent.checkpoint.load import CannotLoad, Source, load
 from rankscope.agent.checkpoint.stores import Circle
-from rankscope.protocol import checkpoints
+from rankscope.protocol import checkpoints, coverage
 from rankscope.protocol.exits import UserError
 from rankscope.protocol.manifest import BadManifest, Manifest
 
@@ -31,6 +31,8 @@ class Resumed(NamedTuple):
     exact: bool
     """Whether what each rank has for itself was loaded, too: it is for an equal number of ranks."""
     generators: dict[str, Any] | None
+    notfinite: str = ""
+    """What is in it that is not finite, in words; of one that was named it may be anything."""
 
     def restore_random(self) -> None:
         """Put this rank's random number generators back to where they were.
@@ -58,7 +60,8 @@ def resume(
     for path in candidates(circle, directory, skipped):
         trouble = whole(circle.tell(trouble_of(circle, path)))
         if not trouble:
-            return read(circle, path, things, own, skipped)
+            others = [text for text in skipped if not text.startswith(f"{path.name}: ")]
+            return read(circle, path, things, own, others)
         skipped.append(f"{path.name}: {trouble}")
     for text in skipped:
         log.warning("rankscope: passed over %s", text)
@@ -66,10 +69,20 @@ def resume(
 
 
 def candidates(circle: Circle, directory: Path, skipped: list[str]) -> list[Path]:
-    """Those that rank 0 finds in ``directory``, the newest first; the others go to ``skipped``."""
+    """Those that rank 0 finds in ``directory``, the newest first; the others go to ``skipped``.
+
+    One that holds NaN is none of them. One that holds Inf comes after all that are finite: where
+    there are none of these, it is meant.
+    """
     found, others = checkpoints.find(directory)
-    names = [one.name for one in found if not one.trouble]
-    told = [f"{one.name}: {one.trouble}" for one in found if one.trouble]
+    usable = [one for one in found if not one.trouble and not one.spoilt]
+    usable.sort(key=lambda one: one.notfinite != "")  # the order of equals stays
+    names = [one.name for one in usable]
+    told = [
+        f"{one.name}: {one.trouble or one.notfinite}"
+        for one in found
+        if one.trouble or one.notfinite
+    ]
     told += [f"{name}: not a checkpoint's name" for name in others]
     lines = circle.hear("\n".join([str(len(names)), *names, *told])).split("\n")
     count = int(lines[0])
@@ -128,6 +141,7 @@ def read(
         skipped,
         manifest.world_size == circle.world_size,
         drawn,
+        coverage.notfinite_text(manifest.notfinite),
     )
 
 

@@ -14,7 +14,8 @@ class Retention:
     """Keeps the newest ``keep`` verified checkpoints; None keeps all.
 
     Only checkpoints whose bytes were verified count, and an operator's neither count nor go: so
-    there are never fewer than ``keep`` good ones because of bad ones that are newer.
+    there are never fewer than ``keep`` good ones because of bad ones that are newer. Those that
+    hold NaN are counted by themselves, and as many are kept.
     """
 
     def __init__(self, directory: Path, keep: int | None) -> None:
@@ -33,11 +34,15 @@ class Retention:
 
     def _retire(self, keep: int) -> None:
         found, _ = checkpoints.find(self._directory)
-        count = 0
+        count = spoilt = 0
         for one in found:
             if one.trouble or one.operators:
                 continue
-            if count < keep:
+            if one.spoilt:
+                spoilt += 1
+                if spoilt <= keep:
+                    continue
+            elif count < keep:
                 count += self._is_verified(one.name)
                 continue
             # Under another name first: a directory that is only half there must not look like one.

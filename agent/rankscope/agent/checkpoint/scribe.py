@@ -1,18 +1,20 @@
 """The program that writes one rank's tensors to its file, in a process of its own.
 
-It is run by its path and knows the standard library alone, and a faster checksum where its rank has
-one. In a process of its own it never holds the GIL of training, and may have the lowest priority
-there is without that anybody who waits for that GIL has to wait for it.
+It is run by its path and knows the standard library alone, the file ``notfinite`` beside it, and a
+faster checksum where its rank has one. In a process of its own it never holds the GIL of training,
+and may have the lowest priority there is without that anybody who waits for that GIL has to wait
+for it.
 
 Its arguments are an inherited descriptor, of the memory to read; how politely it is to go about it:
 2 takes what nobody else wants of a core, 1 a small share, 0 as much as anybody; and the directory
 in which the checksum's library is, or nothing. Its stdin is a socket. For each file a descriptor of
 it comes with the size of what follows (8 bytes, the most significant first): a line for each piece,
-``begin size at`` (bytes: where it is in the memory, how long it is, where it goes in the file). It
-answers with lines on stdout:
+``begin size at dtype`` (bytes: where it is in the memory, how long it is, where it goes in the
+file; the type of its numbers, or ``-`` where nobody asks whether they are finite). It answers with
+lines on stdout:
 
 - ``w N``: so many bytes were written by now, of all pieces
-- ``d I C``: piece I is written, its CRC-32 is C
+- ``d I C F``: piece I is written, its CRC-32 is C, its numbers are F, as in ``notfinite``
 - ``s``: all of it is on the disk, after a line ``s`` on stdin has asked for that
 - ``e N``: the system refused with errno N, and this process has ended
 
@@ -26,6 +28,7 @@ and takes the memory's bandwidth from training.
 
 import contextlib
 import errno
+import importlib.util
 import mmap
 import os
 import select
@@ -35,6 +38,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
+from typing import Any
 
 BLOCK_BYTES = 512 << 10
 """Checksummed and then written: from a core's own cache, not from memory a second time."""
@@ -115,19 +119,25 @@ class File:
             return 0
 
 
+Piece = tuple[int, int, int, str]
+NOT_LOOKED = "-"
+"""As in ``notfinite``."""
+
+
 class Work:
     """All pieces, by several threads: while one checksums (without the GIL) the disk takes what
-    another has."""
+    another has. ``looker`` makes a ``notfinite.Look`` for a type of numbers, or None."""
 
     def __init__(
         self,
         memory: memoryview,
         target: int,
-        pieces: list[tuple[int, int, int]],
+        pieces: list[Piece],
         crc32: Callable[[memoryview, int], int] = zlib.crc32,
+        looker: Callable[[str], Any] = lambda dtype: None,
     ) -> None:
         self._memory, self._file = memory, File(target)
-        self._crc32 = crc32
+        self._crc32, self._looker = crc32, looker
         self._left = enumerate(pieces)
         self._lock = threading.Lock()
         self._done, self._told_s = 0, 0.0
@@ -148,27 +158,31 @@ class Work:
         try:
             while self._error is None:
                 with self._lock:
-                    index, piece = next(self._left, (-1, (0, 0, 0)))
+                    index, piece = next(self._left, (-1, (0, 0, 0, "")))
                 if index < 0:
                     return
-                crc32 = self._write(*piece)
+                crc32, found = self._write(*piece)
                 if self._error is None:  # else it may not be whole
-                    tell(f"d {index} {crc32}")
+                    tell(f"d {index} {crc32} {found}")
         except OSError as error:
             self._error = self._error or error
 
-    def _write(self, begin: int, size: int, at: int) -> int:
-        """Of one piece; returns its CRC-32."""
+    def _write(self, begin: int, size: int, at: int, dtype: str) -> tuple[int, str]:
+        """Of one piece; returns its CRC-32 and what its numbers are."""
         crc32 = 0
+        look = self._looker(dtype)
         block_bytes = self._file.block_bytes(begin, at)
         for start in range(0, size, block_bytes):
-            block = self._memory[begin + start : begin + min(start + block_bytes, size)]
+            end = min(start + block_bytes, size)
+            block = self._memory[begin + start : begin + end]
             crc32 = self._crc32(block, crc32)
+            if look is not None:
+                look.at(begin + start, begin + end)
             self._file.put(block, at + start, begin + start)
             self._wrote(len(block))
             if self._error is not None:
                 break
-        return crc32
+        return crc32, NOT_LOOKED if look is None else look.found
 
     def _wrote(self, count: int) -> None:
         with self._lock:
@@ -191,7 +205,26 @@ def fastest(found_in: str) -> Callable[[memoryview, int], int]:
     return zlib.crc32
 
 
-def ordered(orders: socket.socket) -> tuple[int, list[tuple[int, int, int]]]:
+def looker(memory: mmap.mmap) -> Callable[[str], Any]:
+    """Makes a ``notfinite.Look`` at numbers in ``memory``; None where there is nothing to look at,
+    or that file is not to be had: nobody's save fails for it."""
+    found: Any = None
+    with contextlib.suppress(Exception):
+        beside = f"{__file__.rpartition('/')[0]}/notfinite.py"
+        spec = importlib.util.spec_from_file_location("notfinite", beside)
+        if spec is not None and spec.loader is not None:
+            found = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(found)
+
+    def strided(begin: int, end: int, step: int) -> bytes:
+        return memory[begin:end:step]
+
+    return lambda dtype: (
+        None if found is None or dtype == NOT_LOOKED else found.Look(strided, dtype)
+    )
+
+
+def ordered(orders: socket.socket) -> tuple[int, list[Piece]]:
     """The next file and its pieces, once they are asked for; -1 when nothing will be any more."""
     size, descriptors, _, _ = socket.recv_fds(orders, SIZE_BYTES, 1)
     if not descriptors:
@@ -200,8 +233,8 @@ def ordered(orders: socket.socket) -> tuple[int, list[tuple[int, int, int]]]:
     lines = taken(int.from_bytes(size)).decode("ascii").splitlines()
     pieces = []
     for line in lines:
-        begin, length, at = map(int, line.split())
-        pieces.append((begin, length, at))
+        begin, length, at, dtype = line.split()
+        pieces.append((int(begin), int(length), int(at), dtype))
     return descriptors[0], pieces
 
 
@@ -220,12 +253,13 @@ def main() -> None:
     orders = socket.socket(fileno=os.dup(0))
     try:
         size = os.fstat(source).st_size
-        memory = memoryview(mmap.mmap(source, size, prot=mmap.PROT_READ))
+        mapped = mmap.mmap(source, size, prot=mmap.PROT_READ)
+        memory, looks = memoryview(mapped), looker(mapped)
         while True:
             target, pieces = ordered(orders)
             if target < 0:
                 return
-            Work(memory, target, pieces, crc32).do()
+            Work(memory, target, pieces, crc32, looks).do()
             if taken(len(SYNC)) == SYNC:
                 os.fsync(target)
                 tell("s")

@@ -3,7 +3,7 @@
 import errno
 import io
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ import torch
 from rankscope.agent.checkpoint.envelope import aligned
 from rankscope.agent.checkpoint.gather import CannotSave
 from rankscope.agent.checkpoint.hands import Hand
+from rankscope.agent.checkpoint.notfinite import INF, NAN, NOT_LOOKED
 from rankscope.agent.checkpoint.process import Span
 from rankscope.agent.checkpoint.staging import PAGE_BYTES, PAGED_BYTES, Copied
 from rankscope.protocol import crc
@@ -25,6 +26,8 @@ class Written:
         self.file = FileEntry(name, 0, rank)
         self.tensors: dict[str, TensorEntry] = {}
         self.objects: dict[str, Place] = {}
+        self.notfinite: dict[str, str] = {}
+        """By name of the tensors that were asked about and hold such: ``nan`` or ``inf``."""
 
 
 def write(
@@ -35,8 +38,11 @@ def write(
     hand: Hand,
     objects: Mapping[str, bytes],
     advance: Callable[[int], None],
+    parameters: Collection[str] = (),
 ) -> Written:
     """Make the file ``name`` in ``folder``, which must not have it yet; ``hand`` writes the data.
+
+    Of the tensors called ``parameters`` it is asked whether their numbers are finite.
 
     ``advance`` is told of what was written of them, and may raise to end it there. Raises
     OSError when the disk does not take it. What was written is synced by ``hand``.
@@ -45,7 +51,7 @@ def write(
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     descriptor = os.open(folder / name, flags, 0o666)
     try:
-        entries = laid_out(copies)
+        entries = laid_out(copies, parameters)
         at = entries[-1].end if entries else 0
         reserve(descriptor, at + sum(map(len, objects.values())))
         for entry in entries:
@@ -56,13 +62,16 @@ def write(
             crc32 = crc.crc32(content)
             written.objects[key] = Place(name, at, len(content), at, len(content), crc32, 0)
             at += len(content)
-        crc32s = hand.write(descriptor, [entry.span for entry in entries], advance)
-        for copy, entry, crc32 in zip(copies, entries, crc32s, strict=True):
+        done = hand.write(descriptor, [entry.span for entry in entries], advance)
+        for copy, entry, one in zip(copies, entries, done, strict=True):
             around = crc.crc32(entry.after, crc.crc32(entry.before))
             length = entry.end - entry.begin
             place = Place(
-                name, entry.begin, length, entry.span.at, entry.span.size_bytes, crc32, around
+                name, entry.begin, length, entry.span.at, entry.span.size_bytes, one.crc32, around
             )
+            if one.found in (INF, NAN):
+                known = written.notfinite.get(copy.name, INF)
+                written.notfinite[copy.name] = NAN if NAN in (known, one.found) else INF
             tensor = written.tensors.setdefault(
                 copy.name, TensorEntry(dtype_name(copy.dtype), copy.shape, [])
             )
@@ -97,7 +106,7 @@ class Entry(NamedTuple):
         return self.span.at + self.span.size_bytes + len(self.after)
 
 
-def laid_out(copies: list[Copied]) -> list[Entry]:
+def laid_out(copies: list[Copied], parameters: Collection[str] = ()) -> list[Entry]:
     """The pieces one behind the other; the data of large ones at the beginning of a page, so that
     the disk can take them without a copy."""
     found: list[Entry] = []
@@ -106,7 +115,8 @@ def laid_out(copies: list[Copied]) -> list[Entry]:
         size_bytes = copy.end - copy.begin
         alignment = PAGE_BYTES if size_bytes >= PAGED_BYTES else 1
         before, after = aligned(copy.dtype, copy.lengths, size_bytes, begin, alignment)
-        span = Span(copy.begin, size_bytes, begin + len(before))
+        dtype = dtype_name(copy.dtype) if copy.name in parameters else NOT_LOOKED
+        span = Span(copy.begin, size_bytes, begin + len(before), dtype)
         found.append(Entry(begin, before, span, after))
     return found
 

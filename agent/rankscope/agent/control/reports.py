@@ -80,6 +80,7 @@ def of_outcome(outcome: "Outcome", now_s: float) -> dict[str, Any]:
         "path": outcome.path[: limits.MAX_TEXT_CHARS],
         "culprit": outcome.rank,
         "culprit_phase": outcome.phase,
+        "notfinite": outcome.notfinite[: limits.MAX_TEXT_CHARS],
     }
 
 

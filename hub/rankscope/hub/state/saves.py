@@ -1,5 +1,6 @@
 """What ranks say of their checkpoints: who is how far, what came of each, and the newest one."""
 
+import math
 from typing import Any
 
 import msgspec
@@ -44,6 +45,8 @@ class Outcome(msgspec.Struct):
     attempt: int = 0
     took_s: float | None = None
     """From the first rank's boundary; None where that was not heard of."""
+    notfinite: str = ""
+    """What it holds that is not finite, in words."""
 
 
 class Resumed(msgspec.Struct):
@@ -53,6 +56,8 @@ class Resumed(msgspec.Struct):
     path: str
     """Empty where that is not known."""
     attempt: int
+    notfinite: str = ""
+    """As of an outcome."""
 
 
 class Saves:
@@ -73,7 +78,7 @@ class Saves:
         """A rank says what it goes on from: all do, and the first that knows the path is heard."""
         found = resumed.heard(hello.facts, hello.start_step)
         if found is not None and (self.resumed is None or not self.resumed.path):
-            self.resumed = Resumed(found.step, found.path, hello.attempt)
+            self.resumed = Resumed(found.step, found.path, hello.attempt, found.notfinite)
 
     def back(self) -> Outcome | Resumed | None:
         """The newest checkpoint that there is to go back to: what the ranks went on from, until
@@ -84,6 +89,16 @@ class Saves:
         if last is None or (found.attempt > last.attempt and found.path != last.path):
             return found
         return last
+
+    def finite(self, before: float = math.inf) -> Outcome | Resumed | None:
+        """The newest of a step ``before`` that one that is known to hold only finite numbers, as
+        far as anybody looked."""
+        good: list[Outcome | Resumed] = [one for one in self.outcomes if one.ok]
+        good += [] if self.last is None else [self.last]
+        if self.resumed is not None and self.resumed.path:
+            good.append(self.resumed)
+        usable = [one for one in good if not one.notfinite and one.step < before]
+        return max(usable, key=lambda one: (one.attempt, one.step), default=None)
 
     def told(self, saving: m.Saving, since_s: float) -> None:
         """A rank's word on what it is doing, or on what came of it."""
@@ -128,6 +143,7 @@ class Saves:
             saving.culprit_phase,
             saving.total_bytes,
             saving.attempt,
+            notfinite=saving.notfinite,
         )
         begun_s = self.begun.get((saving.step, saving.request))
         if begun_s is not None:

@@ -43,7 +43,15 @@ def last(state: RunState) -> shapes.Checkpoint | None:
     found = state.saves.back()
     if found is None:
         return None
-    return shapes.Checkpoint(found.step, found.path, True, resumed=isinstance(found, Resumed))
+    finite = state.saves.finite() if found.notfinite else None
+    return shapes.Checkpoint(
+        found.step,
+        found.path,
+        verified=True,
+        resumed=isinstance(found, Resumed),
+        notfinite=found.notfinite,
+        finite_step=None if finite is None else finite.step,
+    )
 
 
 def resumed(state: RunState) -> shapes.Resumed | None:
@@ -83,4 +91,5 @@ def _outcome(outcome: Outcome, now_s: float) -> shapes.SaveOutcome:
         rank=outcome.culprit if outcome.culprit >= 0 else None,
         phase=outcome.culprit_phase,
         size_bytes=outcome.size_bytes,
+        notfinite=outcome.notfinite,
     )

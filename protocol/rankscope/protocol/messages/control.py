@@ -26,6 +26,8 @@ class Saving(FromRank, frozen=True):
     culprit_phase: Name = ""
     pending: Count = 0
     """The request that the ranks are agreeing on; 0 for none."""
+    notfinite: Text = ""
+    """What of the parameters in the checkpoint is not finite, in words; empty when nothing is."""
 
 
 class Controlled(FromRank, frozen=True):

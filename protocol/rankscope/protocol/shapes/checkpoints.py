@@ -13,6 +13,10 @@ class Checkpoint(Shape):
     verified: bool
     resumed: bool = False
     """This run was resumed from it, and has saved none since."""
+    notfinite: str = ""
+    """What its parameters hold that is not finite, in words; empty when nothing is known of."""
+    finite_step: int | None = None
+    """Where it does: the step of the newest one that does not."""
 
 
 class Resumed(Shape):
@@ -52,6 +56,8 @@ class SaveOutcome(Shape):
     """Where it failed, if it was in one rank."""
     phase: str
     size_bytes: int
+    notfinite: str = ""
+    """As of a checkpoint."""
 
 
 class CheckpointsView(Shape):

@@ -23,6 +23,8 @@ def verified_text(found: Verified) -> list[str]:
         of = f"   step {count(found.step)}, {ranks}, {size_bytes(found.size_bytes)}"
     lines = [f"{toned(f'{glyph} {found.state}', tone)}{of}   {found.path}"]
     lines += [f"  {problem}" for problem in found.problems]
+    if found.notfinite:
+        lines.append(f"  {toned(f'{found.notfinite}; --resume auto passes over it', 'warn')}")
     lines += [f"  {toned(note, 'quiet')}" for note in found.notes]
     if found.state == "complete" and not found.checksums:
         lines.append(f"  {toned('names and sizes only: the bytes were not read', 'quiet')}")

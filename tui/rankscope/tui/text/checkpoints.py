@@ -64,8 +64,7 @@ def checkpoints_text(
 def _newest(view: CheckpointsView) -> str:
     if view.last is None:
         return words.none_since(view.resumed) or "no checkpoint yet"
-    state = "verified" if view.last.verified else "not verified"
-    head = f"checkpoint step {numbers.count(view.last.step)} {state}"
+    head = f"checkpoint step {numbers.count(view.last.step)} {words.state_text(view.last)}"
     if view.last.resumed:
         head = f"resumed from {head}, nothing saved since"
     return f"{head}: {safe(view.last.path)}"

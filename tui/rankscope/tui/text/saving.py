@@ -8,6 +8,7 @@ from rankscope.tui.words.numbers import count, size_bytes
 def outcome_line(outcome: SaveOutcome) -> str:
     if outcome.ok:
         size = size_bytes(outcome.size_bytes) if outcome.size_bytes else ""
-        what = ", ".join(part for part in (f"step {count(outcome.step)}", size) if part)
+        parts = (f"step {count(outcome.step)}", size, outcome.notfinite)
+        what = ", ".join(part for part in parts if part)
         return f"{toned('✓ complete', 'good')}   {what}   {outcome.path}"
     return f"{toned('✗ failed', 'bad')}   step {count(outcome.step)}   {outcome.text}"

@@ -11,7 +11,7 @@ from rankscope.tui.text.table import clipped
 from rankscope.tui.words import numbers
 from rankscope.tui.words.advice import advice_lines
 from rankscope.tui.words.blame import ENDED_STATES, about, marks_of
-from rankscope.tui.words.checkpoints import resumed_text
+from rankscope.tui.words.checkpoints import resumed_text, state_text
 from rankscope.tui.words.ending import how_to_end, unkept, what_comes_of_it
 from rankscope.tui.words.marks import SEVERITIES, Mark, safe
 from rankscope.tui.words.nohub import no_hub
@@ -202,9 +202,10 @@ def _foot(status: Status, overview: Overview, width: int) -> Iterator[str]:
         parts.append(resumed)
     saved = status.last_checkpoint
     if saved is not None:
-        verified = "verified" if saved.verified else "not verified"
         resumed_from = "resumed from " if saved.resumed else ""
-        parts.append(f"{resumed_from}checkpoint step {numbers.count(saved.step)} {verified}")
+        parts.append(
+            f"{resumed_from}checkpoint step {numbers.count(saved.step)} {state_text(saved)}"
+        )
     if overview.data_age_s is not None and status.state not in ENDED_STATES:
         gone = no_hub(status)
         unknown_s = 0.0 if gone is None else gone.since_s

@@ -19,6 +19,26 @@ WRITTEN = ("syncing", "publishing")
 """Phases in which all bytes are written."""
 
 
+def state_text(saved: Checkpoint) -> str:
+    """``verified``; of one that holds NaN that, too, and which does not."""
+    text = "verified" if saved.verified else "not verified"
+    if not saved.notfinite:
+        return text
+    return f"{text}, but {holds(saved.notfinite)}{instead(saved)}"
+
+
+def holds(notfinite: str) -> str:
+    """``holds NaN``, of the words for what is not finite in a checkpoint: not in what."""
+    return safe(notfinite.partition(":")[0].removeprefix("it "))
+
+
+def instead(saved: Checkpoint) -> str:
+    """Which checkpoint to go on from in place of one that is not finite, to stand behind that."""
+    if saved.finite_step is None:
+        return ""
+    return f"; step {numbers.count(saved.finite_step)} does not"
+
+
 def resumed_text(resumed: Resumed | None, saved: Checkpoint | None) -> str:
     """``resumed after step 12``, which goes without saying beside the checkpoint it was resumed
     from; empty then, and for a run that began at step 1."""
@@ -75,16 +95,18 @@ def is_over(view: CheckpointsView) -> bool:
 
 def outcome_mark(one: SaveOutcome) -> Mark:
     if one.ok:
-        return Mark("✓", "done", "good")
+        return Mark("✓", "done", "warn" if one.notfinite else "good")
     if "cancel" in one.text:
         return Mark("■", "cancelled", "quiet")
     return Mark("✗", "failed", "bad")
 
 
 def outcome_text(one: SaveOutcome) -> str:
-    """Size and path of one that is there; why another is not."""
+    """Size and path of one that is there, and what it holds that is not finite; why another is
+    not."""
     if one.ok:
-        return f"{numbers.size_bytes(one.size_bytes)}  {safe(one.path)}"
+        marked = f"  {safe(one.notfinite)}" if one.notfinite else ""
+        return f"{numbers.size_bytes(one.size_bytes)}{marked}  {safe(one.path)}"
     where = "" if one.rank is None or f"rank {one.rank}" in one.text else f"rank {one.rank}, "
     phase = f"{one.phase}: " if one.phase and one.phase not in one.text else ""
     return safe(beyond(outcome_mark(one).word, f"{where}{phase}{one.text}"))

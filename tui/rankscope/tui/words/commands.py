@@ -2,6 +2,7 @@
 
 from rankscope.protocol.shapes import HANGS, Finding, Overview, Status
 from rankscope.tui.words import numbers
+from rankscope.tui.words.checkpoints import holds, instead
 from rankscope.tui.words.ending import hangs, how_to_end
 from rankscope.tui.words.marks import safe
 
@@ -120,6 +121,8 @@ def _holds(finding: Finding, status: Status) -> str:
     if last is None:
         return f"{told}; there is none before it."
     step = numbers.count(last.step)
+    if last.notfinite:
+        return f"{told}, as the newest, of step {step}, {holds(last.notfinite)}{instead(last)}."
     if finding.step is not None and last.step >= finding.step:
         return f"{told}, as the newest, of step {step}, may."
     return f"{told}; the newest before it is of step {step}."

@@ -2,7 +2,7 @@
 
 from rankscope.protocol.shapes import HANGS, Overview, Status
 from rankscope.tui.words import numbers
-from rankscope.tui.words.checkpoints import none_since
+from rankscope.tui.words.checkpoints import holds, instead, none_since
 from rankscope.tui.words.marks import safe
 from rankscope.tui.words.nohub import no_hub
 
@@ -59,4 +59,5 @@ def _kept(status: Status) -> str:
     back = max(0, status.step - last.step)
     since = f", {numbers.plural(back, 'step')} back" if back else ""
     resumed = ", which it was resumed from" if last.resumed else ""
-    return f"{kept}, and checkpoint step {numbers.count(last.step)}{resumed}{since}"
+    spoilt = f", which {holds(last.notfinite)}{instead(last)}" if last.notfinite else ""
+    return f"{kept}, and checkpoint step {numbers.count(last.step)}{resumed}{since}{spoilt}"

@@ -50,8 +50,7 @@ def _findings(state: RunState, episode: Episode, now_s: float, *, by_scaler: boo
     own = _norms(state, episode.first_step)
     ever = _ever(state)
     goes_on = bool(live(state).any())
-    back = state.saves.back()
-    saved = None if back is None else back.step
+    newest = state.saves.back()
     found = []
     for origin in origins(here, own, world):
         step = max(1, episode.first_step - origin.steps_back)
@@ -59,7 +58,11 @@ def _findings(state: RunState, episode: Episode, now_s: float, *, by_scaler: boo
             *lines.places(origin, here),
             *lines.finite(origin, here, own),
             *lines.consequences(origin, here),
-            *(lines.unkept(origin, here, step, saved) if goes_on else ()),
+            *(
+                lines.unkept(origin, here, step, newest, state.saves.finite(step))
+                if goes_on
+                else ()
+            ),
             *lines.unlooked(origin, here),
             *lines.turns(origin, ever, _norms(state, step - 1) if step > 1 else ever),
             *(lines.scaled(episode) if by_scaler else ()),

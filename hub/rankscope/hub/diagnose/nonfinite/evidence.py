@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from rankscope.hub.diagnose.nonfinite.origin import OWN, Origin
 from rankscope.hub.diagnose.nonfinite.sentences import ONE, STAGES, article
@@ -170,19 +171,31 @@ def scaled(episode: Episode) -> Sequence[str]:
     return [f"the gradient scaler has skipped {episode.bad_steps} updates in a row for it"]
 
 
+class Saved(Protocol):
+    """A checkpoint of ``step``, and what it is known to hold that is not finite."""
+
+    step: int
+    notfinite: str
+
+
 def unkept(
-    origin: Origin, here: Mapping[int, RankSigns], step: int, saved: int | None
+    origin: Origin,
+    here: Mapping[int, RankSigns],
+    step: int,
+    newest: Saved | None,
+    before: Saved | None,
 ) -> list[str]:
-    """Of parameters that it has spoilt: what is left to do with the run, and what to go on from;
-    ``saved`` is the step of the newest checkpoint."""
+    """Of parameters that it has spoilt: what is left to do with the run, and what to go on from:
+    ``before`` is the newest checkpoint of before ``step``, of all there are ``newest`` is."""
     if not any(seen.has(stage) for seen in here.values() for stage in SPOILS):
         return []
-    if saved is None:
+    if newest is None:
         on = "there is no checkpoint to go on from"
-    elif saved < step:
-        on = f"go on from checkpoint {saved}"
+    elif before is not None:
+        on = f"go on from checkpoint {before.step}"
     else:
-        on = f"checkpoint {saved} may hold it: go on from one of before step {step}"
+        holds = "holds" if newest.notfinite else "may hold"
+        on = f"checkpoint {newest.step} {holds} it: go on from one of before step {step}"
     return [f"{UNKEPT} since step {step} cannot be kept: rankscope stop; {on}"]
 
 

@@ -12,7 +12,7 @@ from rankscope.tui.dashboard.render.line import (
     width_of,
 )
 from rankscope.tui.words import numbers
-from rankscope.tui.words.checkpoints import resumed_text
+from rankscope.tui.words.checkpoints import holds, instead, resumed_text
 from rankscope.tui.words.marks import safe
 
 
@@ -27,6 +27,9 @@ def state_line(picture: Picture, width: int) -> Line:
     else:
         state = Span(" verified", "good") if saved.verified else Span(" not verified", "warn")
         checkpoint = line(Span("checkpoint  ", "dim"), f"step {numbers.count(saved.step)}", state)
+        if saved.notfinite:
+            told = f", {holds(saved.notfinite)}{instead(saved)}"
+            checkpoint = line(*checkpoint, Span(told, "bad"))
         if saved.resumed:
             checkpoint = line(*checkpoint, Span(", resumed from", "dim"))
     if resumed := resumed_text(overview.resumed, saved):

@@ -4,6 +4,7 @@ from rankscope.protocol.shapes import Checkpoint, CheckpointsView, Command, Save
 from rankscope.tui.dashboard.action import Action
 from rankscope.tui.dashboard.controlactions import CONTROL_ACTIONS
 from rankscope.tui.dashboard.picture import Picture
+from rankscope.tui.dashboard.render.grid import TONE_STYLES
 from rankscope.tui.dashboard.render.line import (
     BLANK,
     Line,
@@ -93,8 +94,7 @@ def _newest(view: CheckpointsView, picture: Picture, width: int) -> list[Line]:
             Span("checkpoint", "dim"), HEAD, words.none_since(view.resumed) or text, width
         )
     made = next((one for one in view.outcomes if one.ok and one.step == saved.step), None)
-    state = "verified" if saved.verified else "not verified"
-    parts = [f"step {numbers.count(saved.step)} {state}"]
+    parts = [f"step {numbers.count(saved.step)} {words.state_text(saved)}"]
     if saved.resumed:
         parts.append("resumed from, nothing saved since")
     if made is not None:
@@ -185,12 +185,13 @@ def _rank_line(row: SaveRow, slowest: bool, bar: int, width: int) -> Line:
 
 def _outcome_line(one: SaveOutcome, ago: str, width: int) -> Line:
     mark = words.outcome_mark(one)
-    style: StyleName = "good" if mark.tone == "good" else "bad" if mark.tone == "bad" else "dim"
+    style = TONE_STYLES[mark.tone]
     start = f"   {mark.glyph} {left(mark.word, 9)} "
     text = f"step {right(numbers.count(one.step), 7)}  {right(ago, AGO)}  "
     told = words.outcome_text(one)
     rest = clip(told, max(0, width - len(start) - len(text) - 1))
-    return fit(line(Span(start, style), text, Span(rest, "dim" if one.ok else "")), width)
+    quiet = one.ok and not one.notfinite
+    return fit(line(Span(start, style), text, Span(rest, "dim" if quiet else "")), width)
 
 
 def _command_lines(
