@@ -2,9 +2,10 @@
 
 import pytest
 
-from rankscope.hub import liveness, stall
+from rankscope.hub import gone, liveness, stall
 from rankscope.hub.state.silence import LOST_S
 from rankscope.protocol.messages import Phase
+from rankscope.protocol.shapes import Finding
 from support.world import World
 
 
@@ -278,3 +279,84 @@ def test_a_stall_that_began_before_the_hub_came_back_keeps_its_age() -> None:
     world.tick()
     world.advance(1.0)
     assert world.status().stalled_s == pytest.approx(21.5, abs=0.3)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+@pytest.mark.parametrize("launched", [True, False])
+def test_who_is_ended_while_another_is_stopped_is_not_to_blame(ranks: int, launched: bool) -> None:
+    """The launcher was told to end the run: a stopped rank hears nothing of it until it is killed.
+    That it is stopped is the verdict all the while, and why the run was ended in the end."""
+    world = running(ranks)
+    world.core.launcher_lives = lambda: launched
+    world.stop(1)
+    world.advance(5.0)
+    for rank in range(ranks):
+        if rank != 1:
+            world.kill(rank, signal=15)
+    for _ in range(15):
+        world.advance(2.0)
+        verdict = world.status().verdict
+        assert verdict is not None
+        assert (verdict.kind, verdict.ranks) == ("rank-stopped", [1])
+        assert "kill -CONT 1001" in verdict.next
+    world.kill(1)
+    world.advance(0.5)
+    if launched:
+        assert {one.finding.kind for one in world.log()} <= {"rank-stopped", "rank-dead"}
+        assert not [one for one in world.log() if one.finding.headline.startswith("rank 0 died")]
+    world.core.launcher_lives = lambda: False
+    world.run_end(143, None, 15)
+    world.advance(1.0)
+    verdict = world.status().verdict
+    assert verdict is not None
+    assert verdict.headline.startswith("ended from outside by SIGTERM while it hung: rank 1 is")
+
+
+def test_a_rank_that_was_ended_alone_beside_a_stopped_one_is_named_in_the_end() -> None:
+    """Nobody asked the launcher: it ended what was left because one was gone."""
+    world = running(2)
+    world.stop(1)
+    world.advance(2.0)
+    world.kill(0, signal=15)
+    world.advance(30.0)
+    world.kill(1)
+    world.run_end(1)
+    world.advance(1.0)
+    assert any(one.kind == "rank-dead" and one.ranks == [0] for one in world.findings())
+
+
+def test_nothing_is_to_be_done_with_a_process_that_is_gone() -> None:
+    """What a hang says next is of one that lives, while there is one."""
+    world = running(4)
+    world.stop(1).stop(3)
+    world.advance(2.0)
+    for rank in (0, 2):
+        world.kill(rank, signal=15)
+    world.advance(10.0)
+    world.kill(1)
+    world.advance(1.0)
+    verdict = world.status().verdict
+    assert verdict is not None
+    assert "1001" not in verdict.next
+    assert "kill -CONT 1003" in verdict.next
+    world.kill(3)
+    world.run_end(143, None, 15)
+    world.advance(1.0)
+    verdict = world.status().verdict
+    assert verdict is not None
+    assert verdict.kind == "rank-stopped"
+    assert "kill" not in verdict.next
+    assert "who stopped it" in verdict.next
+
+
+@pytest.mark.parametrize(
+    "how", ["py-spy dump --native --pid 1001 (on node-0)", "py-spy dump --pid 1001"]
+)
+def test_a_process_that_is_gone_is_not_to_be_read(how: str) -> None:
+    """Its stacks are kept."""
+    world = running(2)
+    found = Finding("gil-held", "critical", [1], [0], 4, 1.0, "", [], f"see its stack: {how}")
+    assert gone.afterwards(world.state, [found], world.now_s) == [found]
+    world.kill(1)
+    (after,) = gone.afterwards(world.state, [found], world.now_s)
+    assert after.next == "see where it was: rankscope stacks --rank 1"

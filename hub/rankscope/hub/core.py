@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
-from rankscope.hub import commands, inquiries, liveness, possible, snapshot, standing, views
+from rankscope.hub import commands, gone, inquiries, liveness, possible, snapshot, standing, views
 from rankscope.hub.blind import blind_time
 from rankscope.hub.diagnose import diagnose
 from rankscope.hub.diagnose.rank_dead import late_finding
@@ -279,7 +279,8 @@ class Core:
         findings = standing.while_silent(state, findings, log, now_s)
         findings = standing.while_ending(state, findings, log, now_s)
         findings = standing.as_old_as_before(state, findings, log, now_s)
-        self.know.findings = standing.after_end(state, findings, log, now_s)
+        told = standing.after_end(state, findings, log, now_s)
+        self.know.findings = gone.afterwards(state, told, now_s)
         self.know.diagnosed_s = now_s
         log.saved = last_checkpoint(state)
         # For the log alone: a stall is no finding and no verdict.

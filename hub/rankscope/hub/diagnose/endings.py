@@ -13,7 +13,7 @@ import numpy as np
 
 from rankscope.hub.state import RunState
 from rankscope.hub.state.columns import Flags
-from rankscope.hub.state.ranks import EXCEPTION, FINISHED, NO_EXIT_CODE, NO_GOODBYE
+from rankscope.hub.state.ranks import EXCEPTION, FINISHED, NO_EXIT_CODE, NO_GOODBYE, STOPPED
 
 SAME_MOMENT_S = 0.2
 """Deaths of one kind this close together are independent: nobody's death kills that fast."""
@@ -211,14 +211,29 @@ def _asked(state: RunState, first: _Event, events: list[_Event], now_s: float) -
 
 def _outlived(state: RunState, first: _Event, now_s: float) -> bool:
     """Whether other ranks were not asked when it was: they were seen alive after a launcher's
-    reaction, or would have ended by now. That nothing was heard of their end yet says nothing."""
+    reaction, or would have ended by now. That nothing was heard of their end yet says nothing, nor
+    that one lives that is stopped: it hears of no signal but SIGKILL."""
     if state.size() < 2 or now_s - first.at_s <= REACTION_S:
         return False
     ranks, size = state.ranks, state.size()
     others = (ranks.heard() & ~ranks.over())[:size]
     others[first.rank : first.rank + 1] = False
+    stopped: Flags = others & (ranks.process[:size] == STOPPED)
+    others &= ~stopped
+    if not others.any():
+        return not stopped.any() and not _killed_after(state, first, now_s)
     seen = ranks.alive_s[:size][others] > first.at_s + REACTION_S
-    return not others.any() or bool(seen.any()) or now_s - first.at_s > ALONE_S
+    return bool(seen.any()) or now_s - first.at_s > ALONE_S
+
+
+def _killed_after(state: RunState, first: _Event, now_s: float) -> bool:
+    """Whether another was killed just now, as by a launcher whose ranks do not all heed what they
+    were asked: it will say in a moment whether it was asked, too."""
+    ranks, size = state.ranks, state.size()
+    killed = (ranks.signal[:size] == SIGKILL) & (ranks.ended_s[:size] > first.at_s + REACTION_S)
+    if state.run_end is not None or not state.launched or not killed.any():
+        return False
+    return bool(now_s - ranks.ended_s[:size][killed].max() <= ALONE_S)
 
 
 def _interrupted(event: _Event) -> bool:

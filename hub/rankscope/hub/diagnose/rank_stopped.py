@@ -32,8 +32,13 @@ def rank_stopped(state: RunState, now_s: float) -> list[Finding]:
                 "is in state T (stopped by a signal or a debugger)"
                 for rank in stopped[:6]
             ],
-            next=f"let it go on: kill -CONT {ranks.pid.item(first)}"
-            + (f" (on {state.host(first)})" if state.host(first) else ""),
+            next=go_on(state, first),
             where={"phase": phase_of(state, first)},
         )
     ]
+
+
+def go_on(state: RunState, rank: int) -> str:
+    """How ``rank``, which is stopped, is let go on."""
+    on = f" (on {state.host(rank)})" if state.host(rank) else ""
+    return f"let it go on: kill -CONT {state.ranks.pid.item(rank)}{on}"

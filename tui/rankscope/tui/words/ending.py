@@ -43,9 +43,12 @@ def unkept(status: Status) -> str:
 
 def what_comes_of_it(status: Status) -> str:
     """What ending it takes and leaves, and why no command of ours does it."""
+    heed = "torchrun gives ranks that do not heed Ctrl-C 30 s"
+    if status.verdict is not None and status.verdict.kind == "rank-stopped":
+        heed = "a stopped rank hears neither before it goes on, or torchrun kills it after 30 s"
     return (
-        "torchrun gives ranks that do not heed Ctrl-C 30 s; a stop or a save would wait for the "
-        f"end of a step, which does not come. {_kept(status)}"
+        f"{heed}; a stop or a save would wait for the end of a step, which does not come. "
+        f"{_kept(status)}"
     )
 
 
