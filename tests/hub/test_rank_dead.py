@@ -33,7 +33,7 @@ def test_a_killed_rank_is_named_with_its_signal_step_and_phase() -> None:
     world = stepped()
     world.kill(2)
     finding = world.finding("rank-dead")
-    assert finding.headline == "rank 2 died: SIGKILL in backward of step 13"
+    assert finding.headline == "rank 2 died: SIGKILL, last heard in backward of step 13"
     assert (finding.severity, finding.ranks, finding.victims) == ("critical", [2], [0, 1, 3])
     assert (finding.step, finding.where) == (13, {"phase": "backward"})
     assert finding.evidence[0].startswith("rank 2: pid 1002 ended by signal 9 (SIGKILL)")
@@ -184,7 +184,9 @@ def test_an_out_of_memory_kill_is_said() -> None:
     world = stepped()
     world.kill(2, oom=True)
     finding = world.finding("rank-dead")
-    assert finding.headline.startswith("rank 2 died: SIGKILL (OOM kill) in backward of step 13")
+    assert finding.headline.startswith(
+        "rank 2 died: SIGKILL (OOM kill), last heard in backward of step 13"
+    )
     assert "memory" in finding.next
     assert world.status().ranks[2].ended == "SIGKILL (OOM)"
 
@@ -196,7 +198,7 @@ def test_a_run_that_was_asked_to_end_accuses_nobody(signal: int) -> None:
     for rank in range(4):
         world.kill(rank, signal)
     world.advance(2.0)
-    finding = world.finding("rank-dead")
+    finding = world.finding("run-interrupted")
     assert (finding.severity, finding.ranks) == ("warning", [])
     assert finding.headline.startswith(f"run was ended by {'SIGINT' if signal == 2 else 'SIGTERM'}")
 
@@ -211,7 +213,7 @@ def test_an_interrupt_that_surfaces_as_an_exception_accuses_nobody() -> None:
         else:
             world.kill(rank, 15)
     world.advance(2.0)
-    finding = world.finding("rank-dead")
+    finding = world.finding("run-interrupted")
     assert (finding.severity, finding.ranks) == ("warning", [])
     assert "SIGINT and SIGTERM" in finding.headline
 
@@ -225,13 +227,13 @@ def test_an_interrupt_is_heeded_by_each_rank_when_it_can() -> None:
         assert world.findings() == []
     world.raises(0, "KeyboardInterrupt")
     world.advance(0.5)
-    assert world.finding("rank-dead").ranks == []
+    assert world.finding("run-interrupted").ranks == []
     world.exits(1, 130)
     world.advance(0.3)
     for rank in (0, 2, 3):
         world.exits(rank, 130)
         world.advance(1.0)
-        finding = world.finding("rank-dead")
+        finding = world.finding("run-interrupted")
         assert (finding.severity, finding.ranks) == ("warning", [])
         assert finding.headline.startswith("run was ended by SIGINT")
     world.run_end(1)
@@ -283,9 +285,9 @@ def test_an_end_of_all_that_is_told_rank_by_rank_accuses_nobody(
         world.beat(1)  # it said this before
         assert world.findings() == []
     world.kill(1, 15, ago_s=world.now_s - died_s)
-    found = world.finding("rank-dead")
+    found = world.finding("run-interrupted")
     assert (found.severity, found.ranks) == ("warning", [])
-    assert [(one.event, one.id) for one in world.log()] == [("opened", "rank-dead/0/-/13")]
+    assert [(one.event, one.id) for one in world.log()] == [("opened", "run-interrupted/0/-/13")]
 
 
 def test_one_rank_that_was_asked_to_end_alone_is_named() -> None:
@@ -414,7 +416,10 @@ def test_a_rank_in_its_first_forward_is_named_with_that_phase() -> None:
     world.advance(0.5)
     world.phase(1, Phase.FORWARD)
     world.kill(1)
-    assert world.finding("rank-dead").headline == "rank 1 died: SIGKILL in forward of step 1"
+    assert (
+        world.finding("rank-dead").headline
+        == "rank 1 died: SIGKILL, last heard in forward of step 1"
+    )
 
 
 def test_the_phase_of_a_death_is_where_the_rank_worked_last() -> None:
@@ -422,9 +427,11 @@ def test_the_phase_of_a_death_is_where_the_rank_worked_last() -> None:
     world = stepped(2)
     for rank in (0, 1):
         world.phase(rank, Phase.ENDED)
-        world.kill(rank, 2)
+        world.kill(rank, 9)
     world.advance(1.0)
-    assert world.finding("rank-dead").headline == "run was ended by SIGINT in backward of step 13"
+    assert world.finding("rank-dead").headline == (
+        "ranks 0 and 1 died: SIGKILL, last heard in backward of step 13"
+    )
 
 
 def test_a_launcher_that_ends_well_clears_a_silent_exit() -> None:
@@ -464,7 +471,10 @@ def test_the_step_in_work_is_not_mistaken_for_the_last_completed_one() -> None:
     world = stepped()
     world.kill(2)
     assert world.status().step == 12
-    assert world.finding("rank-dead").headline == "rank 2 died: SIGKILL in backward of step 13"
+    assert (
+        world.finding("rank-dead").headline
+        == "rank 2 died: SIGKILL, last heard in backward of step 13"
+    )
 
 
 @pytest.mark.parametrize(
@@ -481,7 +491,7 @@ def test_an_interrupt_says_what_to_do_and_holds_nobody_up(signal: int, says: str
     for rank in range(4):
         world.kill(rank, signal)
     world.advance(1.0)
-    finding = world.finding("rank-dead")
+    finding = world.finding("run-interrupted")
     assert (finding.severity, finding.ranks, finding.victims) == ("warning", [], [])
     assert finding.next == says
     assert len(finding.evidence) == 4
@@ -494,7 +504,7 @@ def test_a_closed_terminal_is_told_though_the_launcher_ended_the_ranks() -> None
         world.kill(rank, 15)
     world.run_end(1, 1)
     world.advance(1.0)
-    assert "tmux" in world.finding("rank-dead").next
+    assert "tmux" in world.finding("run-interrupted").next
 
 
 @pytest.mark.parametrize("how", ["killed", "asked", "raised"])
@@ -508,7 +518,7 @@ def test_steps_told_after_the_end_that_followed_them_make_no_second_incident(how
         else:
             world.kill(rank, 9 if how == "killed" else 15)
     world.tick()
-    kind = "exception" if how == "raised" else "rank-dead"
+    kind = {"raised": "exception", "asked": "run-interrupted", "killed": "rank-dead"}[how]
     for behind in (1, 2):
         world.step(0, 1, step_s=0.01)
         assert world.finding(kind).step == 13 + (0 if how == "raised" else behind)
@@ -520,7 +530,7 @@ def test_steps_told_after_the_end_that_followed_them_make_no_second_incident(how
 
 def test_an_end_that_nobody_saw_is_said_to_be_that() -> None:
     """A headline has no hole where the cause would stand."""
-    assert how_ended(World(ranks=2).state, 1) == "nobody saw how,"
+    assert how_ended(World(ranks=2).state, 1) == "nobody saw how"
 
 
 @pytest.mark.parametrize(
@@ -532,7 +542,7 @@ def test_a_run_that_was_asked_to_end_before_a_rank_was_there_says_so(
     """Not that no rank called attach, which is no reason: there was no time for it."""
     world = World(2, hello=False)
     world.run_end(code, signal, asked)
-    finding = world.finding("rank-dead")
+    finding = world.finding("run-interrupted")
     name = "SIGINT" if 2 in (asked, code - 128) else "SIGTERM"
     assert finding.headline == f"run was ended by {name} before a rank called attach"
     assert (finding.severity, finding.ranks, finding.victims) == ("warning", [], [])
@@ -556,6 +566,22 @@ def test_who_ended_first_is_not_to_blame_where_the_launcher_was_asked() -> None:
     for rank in (0, 1, 3):
         world.raises(rank, "RuntimeError", from_peer=True).exits(rank, 1)
     world.run_end(1, asked=15)
-    finding = world.finding("rank-dead")
+    finding = world.finding("run-interrupted")
     assert (finding.severity, finding.ranks) == ("warning", [])
     assert finding.headline.startswith("run was ended by SIGTERM")
+
+
+def test_a_run_that_was_ended_as_a_whole_is_told_by_what_all_have_done() -> None:
+    """Not by where one of them was; and that nobody died of himself is a kind of its own."""
+    world = World(3)
+    for _ in range(4):
+        world.step()
+    world.step(1, 2)
+    world.phase(0, m.Phase.OTHER)
+    for rank in range(3):
+        world.raises(rank, "KeyboardInterrupt").exits(rank, 130)
+    world.run_end(130, None, 2)
+    world.advance(1.0)
+    finding = world.finding("run-interrupted")
+    assert (finding.severity, finding.ranks, finding.step) == ("warning", [], 5)
+    assert finding.headline == "run was ended by SIGINT after step 4"

@@ -302,7 +302,7 @@ def test_who_is_ended_while_another_is_stopped_is_not_to_blame(ranks: int, launc
     world.kill(1)
     world.advance(0.5)
     if launched:
-        assert {one.finding.kind for one in world.log()} <= {"rank-stopped", "rank-dead"}
+        assert {one.finding.kind for one in world.log()} <= {"rank-stopped", "run-interrupted"}
         assert not [one for one in world.log() if one.finding.headline.startswith("rank 0 died")]
     world.core.launcher_lives = lambda: False
     world.run_end(143, None, 15)
@@ -360,3 +360,15 @@ def test_a_process_that_is_gone_is_not_to_be_read(how: str) -> None:
     world.kill(1)
     (after,) = gone.afterwards(world.state, [found], world.now_s)
     assert after.next == "see where it was: rankscope stacks --rank 1"
+
+
+def test_where_a_stopped_rank_stands_is_what_it_said_last() -> None:
+    """It may have gone on since, unheard: how far nobody knows."""
+    world = running(2)
+    world.phase(1, Phase.FORWARD)
+    world.ranks[1].mute = True
+    world.step(1)
+    world.stop(1)
+    assert world.finding("rank-stopped").headline == (
+        "rank 1 is stopped, last heard in forward of step 4"
+    )

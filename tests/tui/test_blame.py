@@ -21,7 +21,7 @@ from support.scenes import SCENES, WAITS, detail_of, finding, run
 ENDED: dict[str, object] = {"phase": "ended", "process": "ended", "link": "down"}
 EARLY = finding("rank-dead", [1], [0], "rank 1 died: exit 0 before its training was over")
 KILLED = finding("rank-dead", [1], [0], "rank 1 died: SIGKILL at step 12481, in backward")
-ASKED = finding("rank-dead", [], [0, 1], "run was ended by SIGINT", severity="warning")
+ASKED = finding("run-interrupted", [], [0, 1], "run was ended by SIGINT", severity="warning")
 STOPPED = finding("rank-stopped", [1], [0], "rank 1 is stopped")
 SILENT = finding("link-lost", [1], [], "rank 1 is alive but not answering", severity="warning")
 

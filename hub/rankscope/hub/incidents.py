@@ -15,7 +15,7 @@ SHOWN = 1000
 
 MAX_PENDING = 10_000
 
-ENDINGS = ("rank-dead", "exception")
+ENDINGS = ("rank-dead", "run-interrupted", "exception")
 """Kinds that tell why an attempt ended."""
 
 

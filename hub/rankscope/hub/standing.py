@@ -11,7 +11,7 @@ import numpy as np
 
 from rankscope.hub.diagnose import endings
 from rankscope.hub.diagnose.hang.scene import FRESH_S, critical_s
-from rankscope.hub.diagnose.rank_dead import launchers_end, signals_that_ended
+from rankscope.hub.diagnose.rank_dead import INTERRUPTED, launchers_end, signals_that_ended
 from rankscope.hub.incidents import Incidents
 from rankscope.hub.liveness import live
 from rankscope.hub.runstate import ENDED, run_state
@@ -20,6 +20,8 @@ from rankscope.hub.state.moved import moved_s
 from rankscope.hub.state.ranks import ALIVE, FINISHED, UNOBSERVED
 from rankscope.hub.state.silence import LOST_S
 from rankscope.protocol.shapes import HANGS, STANDS, Finding, Incident
+
+ENDS = ("rank-dead", INTERRUPTED)
 
 WHILE_IT_HUNG = " while it hung: "
 
@@ -88,7 +90,7 @@ def while_ending(
     over = ranks.over()[:size]
     if not over.any():
         return findings
-    if not live(state).any() and any(finding.kind == "rank-dead" for finding in findings):
+    if not live(state).any() and any(finding.kind in ENDS for finding in findings):
         return findings  # it is known how they ended: that is said with it
     ends_s = np.fmin(ranks.goodbye_s, ranks.ended_s)[:size]
     moved = np.where(over, np.nan, moved_s(state)[:size])
@@ -111,7 +113,7 @@ def after_end(
     state: RunState, findings: list[Finding], incidents: Incidents, now_s: float
 ) -> list[Finding]:
     """``findings`` with the hang in which the run was ended by whoever had enough of it."""
-    end = next((f for f in findings if f.kind == "rank-dead" and _of_all(state, f)), None)
+    end = next((f for f in findings if f.kind in ENDS and _of_all(state, f)), None)
     if end is None or any(finding.kind in STANDS for finding in findings):
         return findings
     ended_s = now_s - end.since_s

@@ -152,7 +152,7 @@ def test_a_hung_run_that_is_ended_tells_of_its_hang() -> None:
         job.world.advance(0.05)
     job.world.run_end(143)
     job.world.advance(10.0)
-    assert seen(job) == [("missing-collective", "critical"), ("rank-dead", "warning")]
+    assert seen(job) == [("missing-collective", "critical"), ("run-interrupted", "warning")]
     verdict = job.world.status().verdict
     assert verdict is not None
     assert (verdict.kind, verdict.ranks) == ("missing-collective", [2])
@@ -224,7 +224,7 @@ def test_a_hung_run_that_is_interrupted_tells_of_its_hang() -> None:
         job.world.exits(rank, 130)
     job.world.run_end(1)
     job.world.advance(2.0)
-    assert seen(job) == [("missing-collective", "critical"), ("rank-dead", "warning")]
+    assert seen(job) == [("missing-collective", "critical"), ("run-interrupted", "warning")]
 
 
 def test_a_run_that_is_ended_long_after_a_hang_is_merely_ended() -> None:
@@ -239,7 +239,7 @@ def test_a_run_that_is_ended_long_after_a_hang_is_merely_ended() -> None:
         job.world.kill(rank, signal=15)
     job.world.run_end(143)
     job.world.advance(2.0)
-    assert seen(job) == [("rank-dead", "warning")]
+    assert seen(job) == [("run-interrupted", "warning")]
 
 
 @pytest.mark.parametrize(("how", "by"), [("SIGINT", "SIGINT"), (15, "SIGTERM"), (9, "SIGKILL")])

@@ -22,6 +22,7 @@ from rankscope.hub.diagnose.hang.scene import Scene, look
 from rankscope.hub.diagnose.hang.table import GroupRows, table
 from rankscope.hub.diagnose.loader_stalled import loader_stalled
 from rankscope.hub.diagnose.missing_collective import missing_collective
+from rankscope.hub.diagnose.rank_dead import INTERRUPTED
 from rankscope.hub.diagnose.uneven_data import uneven_data
 from rankscope.hub.inquiries import FOREIGN_STACKS, OPERATIONS, STACKS
 from rankscope.hub.liveness import live
@@ -77,7 +78,7 @@ def hangs(state: RunState, known: list[Finding], now_s: float) -> list[Finding]:
     return known
 
 
-EXPLAIN = ("rank-dead", "rank-stopped", "link-lost", "exception")
+EXPLAIN = ("rank-dead", INTERRUPTED, "rank-stopped", "link-lost", "exception")
 """Kinds that explain why the others wait."""
 
 
@@ -88,7 +89,7 @@ def _left_before(scene: Scene) -> set[int]:
 
 def _consequence(state: RunState, finding: Finding, left: set[int]) -> bool:
     """Whether collectives that did not match, or ranks that left, may have brought this about."""
-    if finding.kind not in ("exception", "rank-dead"):
+    if finding.kind not in ("exception", "rank-dead", INTERRUPTED):
         return False
     failed = failed_ranks(state)
     named = finding.ranks or finding.victims

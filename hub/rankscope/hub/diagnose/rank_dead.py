@@ -1,4 +1,5 @@
-"""``rank-dead``: a rank's process ended otherwise than in order, before all others."""
+"""``rank-dead``: a rank's process ended otherwise than in order, before all others;
+``run-interrupted``: the whole run was asked to end."""
 
 import signal as signals
 
@@ -9,6 +10,7 @@ from rankscope.hub.diagnose.text import (
     at_text,
     ended_text,
     how_text,
+    last_heard,
     phase_of,
     ranks_text,
     signal_name,
@@ -16,9 +18,13 @@ from rankscope.hub.diagnose.text import (
 )
 from rankscope.hub.state import RunState
 from rankscope.hub.state.nodes import LateEnd
+from rankscope.hub.state.ranks import NO_GOODBYE
 from rankscope.protocol.shapes import Finding
 
 MAX_EVIDENCE = 6
+
+INTERRUPTED = "run-interrupted"
+"""Of a run that was asked to end as a whole: nobody died of himself."""
 
 
 def rank_dead(state: RunState, now_s: float) -> list[Finding]:
@@ -40,8 +46,7 @@ def rank_dead(state: RunState, now_s: float) -> list[Finding]:
             victims=found.victims,
             step=step_in_work(state, first),
             since_s=now_s - found.at_s,
-            headline=f"{ranks_text(found.ranks)} died: {how_ended(state, first)} "
-            f"{at_text(state, first)}",
+            headline=f"{ranks_text(found.ranks)} died: {_end_of(state, first)}",
             evidence=[_witness(state, rank) for rank in found.ranks[:MAX_EVIDENCE]]
             + _not_for_memory(state, first)
             + _aftermath(state, found.victims),
@@ -49,6 +54,14 @@ def rank_dead(state: RunState, now_s: float) -> list[Finding]:
             where={"phase": phase_of(state, first)},
         )
     ]
+
+
+def _end_of(state: RunState, rank: int) -> str:
+    """How it ended, and where: by its own last words, or where it was heard last."""
+    how = how_ended(state, rank)
+    if rank not in state.words.exceptions and state.ranks.goodbye[rank] == NO_GOODBYE:
+        return f"{how}{last_heard(state, rank)}"
+    return f"{how}{',' if ' ' in how else ''} {at_text(state, rank)}"
 
 
 def late_finding(end: LateEnd, now_s: float) -> Finding:
@@ -71,9 +84,9 @@ def how_ended(state: RunState, rank: int) -> str:
     text = ended_text(state, rank)
     if not text:
         raised = state.words.exceptions.get(rank)
-        return "nobody saw how," if raised is None else raised.type
+        return "nobody saw how" if raised is None else raised.type
     if text == "exit 0":
-        return "exit 0 before its training was over,"
+        return "exit 0 before its training was over"
     if text == "vanished":
         return "its process vanished"
     return text.replace("(OOM)", "(OOM kill)")
@@ -167,16 +180,16 @@ def signals_that_ended(state: RunState, ranks: list[int]) -> set[str]:
 
 def _interrupted(state: RunState, found: endings.Cause, now_s: float) -> Finding:
     names = signals_that_ended(state, found.victims)
-    first = found.victims[0]
+    complete = state.complete_step()
     return Finding(
-        kind="rank-dead",
+        kind=INTERRUPTED,
         severity="warning",
         ranks=[],
         victims=[],  # they were asked, too: nobody holds them up
-        step=step_in_work(state, first),
+        step=complete + 1,
         since_s=now_s - found.at_s,
         headline=f"run was ended by {' and '.join(sorted(names)) or 'a signal'} "
-        f"{at_text(state, first)}",
+        + (f"after step {complete}" if complete else "before the end of step 1"),
         evidence=[_witness(state, rank) for rank in found.victims if ended_text(state, rank)][
             :MAX_EVIDENCE
         ],
@@ -191,7 +204,7 @@ def _before_any_rank(state: RunState, now_s: float) -> list[Finding]:
         return []
     return [
         Finding(
-            kind="rank-dead",
+            kind=INTERRUPTED,
             severity="warning",
             ranks=[],
             victims=[],

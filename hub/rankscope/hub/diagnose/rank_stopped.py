@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rankscope.hub.diagnose.text import at_text, phase_of, ranks_text, step_in_work
+from rankscope.hub.diagnose.text import last_heard, phase_of, ranks_text, step_in_work
 from rankscope.hub.diagnose.waiting import not_advancing
 from rankscope.hub.state import RunState
 from rankscope.hub.state.ranks import STOPPED
@@ -25,8 +25,8 @@ def rank_stopped(state: RunState, now_s: float) -> list[Finding]:
             victims=not_advancing(state, now_s, stopped),
             step=step_in_work(state, first),
             since_s=max(0.0, now_s - ranks.process_since_s.item(first)),
-            headline=f"{ranks_text(stopped)} {'is' if len(stopped) == 1 else 'are'} stopped "
-            f"{at_text(state, first)}",
+            headline=f"{ranks_text(stopped)} {'is' if len(stopped) == 1 else 'are'} stopped"
+            f"{last_heard(state, first)}",
             evidence=[
                 f"sentinel on {state.host(rank) or 'its node'}: pid {ranks.pid.item(rank)} "
                 "is in state T (stopped by a signal or a debugger)"

@@ -97,3 +97,11 @@ def at_text(state: RunState, rank: int) -> str:
     if phase == "other":
         return f"in step {step_in_work(state, rank)}, {OUTSIDE}"
     return f"in {phase} of step {step_in_work(state, rank)}"
+
+
+def last_heard(state: RunState, rank: int) -> str:
+    """``, last heard in backward of step 13``, to stand behind what became of a rank that can say
+    no more: it may have gone on since, by many a phase in which nobody heard it."""
+    if phase_of(state, rank) == "starting":
+        return f" {at_text(state, rank)}"
+    return f", last heard {at_text(state, rank)}"

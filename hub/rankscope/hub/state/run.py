@@ -185,6 +185,11 @@ class RunState:
             return min(self.world_size, MAX_SIZE)
         return int(self.ranks.heard().nonzero()[0].max(initial=-1)) + 1
 
+    def complete_step(self) -> int:
+        """The last step completed by every rank that was heard of."""
+        heard = self.ranks.heard()
+        return int(self.ranks.step[heard].min()) if heard.any() else 0
+
     def is_process(self, hello: m.Hello) -> bool:
         """Whether the rank belongs to the process that says hello."""
         rank = hello.rank

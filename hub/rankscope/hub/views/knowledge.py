@@ -61,8 +61,7 @@ def asked_rank(know: Knowledge, request: m.ViewRequest) -> int | None:
 
 def run_step(state: RunState) -> int:
     """The last step completed by every rank that was heard of."""
-    heard = state.ranks.heard()
-    return int(state.ranks.step[heard].min()) if heard.any() else 0
+    return state.complete_step()
 
 
 def aged(know: Knowledge, now_s: float) -> list[shapes.Finding]:

@@ -307,7 +307,7 @@ class Session:
 
 def _cause_missing(status: Status) -> bool:
     """Whether a run failed and nothing found so far says why: a straggler is no reason to end."""
-    told = any(f.severity == "critical" or f.kind == "rank-dead" for f in status.findings)
+    told = any(f.severity == "critical" or f.kind == "run-interrupted" for f in status.findings)
     return status.state == "failed" and not told
 
 
