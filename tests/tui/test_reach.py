@@ -7,19 +7,24 @@ import sys
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rankscope.protocol import messages as m
-from rankscope.protocol.shapes import Status
+from rankscope.protocol.shapes import Finding, Incident, Status
 from rankscope.tui import reach
 from rankscope.tui.feed.client import HubClient
 from rankscope.tui.feed.poller import Poller, Snapshot
+from rankscope.tui.runs import listed
+from rankscope.tui.words.runs import verdict
 from support.outside import nothing_left, rankscope, refused
 from support.runs import RANKSCOPE, environment, wait_until
 from support.terminal import Terminal
 from support.wire import PATIENCE_S, Hub, hub_process, new_run
 
 pytestmark = pytest.mark.processes
+
+DEAD = Finding("rank-dead", "critical", [1], [0], 4, 1.0, "rank 1 died: SIGKILL", [], "")
 
 
 @pytest.fixture
@@ -108,6 +113,16 @@ def test_a_stopped_hub_is_told(home: Path) -> None:
         try:
             pid = hub.process.pid
             refused(rankscope(home, "status"), 4, "is stopped", f"kill -CONT {pid}")
+            opened = Incident("rank-dead/0/1/4", "opened", 1.0, 0, DEAD)
+            hub.directory.incidents.write_bytes(msgspec.json.encode(opened) + b"\n")
+            for command in ("status", "check"):
+                told = "last known: RANK-DEAD rank 1 died"
+                refused(rankscope(home, command), 4, f"kill -CONT {pid}", told)
+            (row,) = listed(home / "runs")
+            assert row.hub_stopped == pid
+            words = verdict(row).word
+            assert f"kill -CONT {pid}" in words
+            assert "last known: rank 1 died" in words
         finally:
             hub.process.send_signal(signal.SIGCONT)
 

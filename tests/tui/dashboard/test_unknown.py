@@ -261,3 +261,20 @@ def test_a_hub_that_is_not_asked_is_not_called_silent() -> None:
 
 def _nobody(*_: object, **__: object) -> NoReturn:
     raise UserError("nobody listens")
+
+
+@pytest.mark.parametrize("silent", [True, False])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_hub_that_is_there_and_silent_is_not_called_gone(silent: bool, first: bool) -> None:
+    """Neither before its first word nor after its last, in the title and in the verdict."""
+    status = None if first else dead().status
+    snapshot = replace(dead(), status=status, replay=False, link="away", error="", silent=silent)
+    if first:
+        snapshot = replace(snapshot, overview=None, hub_s=None)
+    shown = picture(lambda: snapshot, 4.0)
+    lines = Navigation().screen.layout(shown, Room(80, 24, 4.0)).lines(24)
+    title, verdict = text_of(lines[0]), text_of(lines[1])
+    assert ("HUB SILENT" in verdict) is silent
+    assert ("NO HUB" in verdict) is not silent
+    assert ("hub silent" in title) is silent
+    assert ("no hub" in title) is not silent

@@ -113,7 +113,9 @@ def connect(directory: RunDirectory, role: Role = "operator") -> HubClient:
         info = _wait_for_hub(directory, info, RESTART_S)
     if hub_is_alive(info) and info.endpoint is not None:
         words, key = words_for(directory.path), directory.read_key(role)
-        return HubClient(info.endpoint, key, run_words=words, process=info.hub)
+        client = HubClient(info.endpoint, key, run_words=words, process=info.hub)
+        client.incidents = directory.incidents
+        return client
     return ReplayClient(directory)
 
 

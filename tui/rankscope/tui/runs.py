@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from rankscope.protocol.exits import UserError
+from rankscope.protocol.procs import is_stopped
 from rankscope.protocol.rundir import RunDirectory, RunInfo, hub_is_alive, list_runs
 from rankscope.protocol.shapes import SEVERITIES, Finding, Incident, Severity
 
@@ -46,6 +47,8 @@ class ListedRun(msgspec.Struct):
     """The operator who ended it, where one did."""
     paused_by: str = ""
     """The operator who asked for the pause that it is in, or goes into."""
+    hub_stopped: int | None = None
+    """The process of its hub, where that is stopped: how the run is now nobody knows."""
 
 
 def listed(home: Path, now_s: float | None = None) -> list[ListedRun]:
@@ -86,6 +89,7 @@ def _one(directory: RunDirectory, now_s: float) -> ListedRun:
         headline=headline,
         stopped_by=stopped_by if info.ended_s is not None else "",
         paused_by=paused_by if served and info.ended_s is None else "",
+        hub_stopped=info.hub.pid if served and info.hub and is_stopped(info.hub.pid) else None,
     )
 
 

@@ -1,13 +1,18 @@
 """What the one-shot commands ask: a run's status and overview, from wherever they come."""
 
 from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from rankscope.protocol.exits import UserError
 from rankscope.protocol.shapes import Overview, Shape, Status
 from rankscope.tui import reach
 from rankscope.tui.feed.client import HubClient
+from rankscope.tui.feed.link import LinkError
+from rankscope.tui.runs import last_words
 from rankscope.tui.text.output import complain
+from rankscope.tui.words.marks import safe
 from rankscope.tui.words.nohub import as_known, no_hub, since_when
 
 S = TypeVar("S", bound=Shape)
@@ -40,13 +45,26 @@ def ask(
 
 
 def status_of(given: Namespace) -> Status:
-    with open_client(given) as client:
+    with open_client(given) as client, last_words_at_least(client):
         return as_known(ask(client, "status", Status))
 
 
 def status_and_overview(given: Namespace) -> tuple[Status, Overview]:
-    with open_client(given) as client:
+    with open_client(given) as client, last_words_at_least(client):
         return as_known(ask(client, "status", Status)), ask(client, "overview", Overview)
+
+
+@contextmanager
+def last_words_at_least(client: HubClient) -> Iterator[None]:
+    """Of a hub of this machine that says nothing, what its log has open is told with that."""
+    try:
+        yield
+    except LinkError as error:
+        worst = None if client.incidents is None else last_words(client.incidents)[0]
+        if error.cause != "silent" or worst is None or worst.severity == "info":
+            raise
+        told = f"{error}; last known: {worst.kind.upper()} {safe(worst.headline)}"
+        raise LinkError(error.cause, told, error.exit_code) from None
 
 
 def say_if_old(client: HubClient) -> None:

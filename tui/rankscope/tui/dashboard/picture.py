@@ -74,6 +74,13 @@ class Picture:
         return self.silent or self.snapshot.link == "away" or self.snapshot.replay
 
     @property
+    def no_hub(self) -> bool:
+        """There is none to be reached; one that is there and silent, stopped say, is another
+        matter."""
+        away = self.snapshot.link == "away" and not self.snapshot.silent
+        return away or self.snapshot.replay
+
+    @property
     def ended(self) -> bool:
         return self.status is not None and self.status.state in ENDED
 

@@ -9,6 +9,7 @@ import re
 import struct
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -90,6 +91,8 @@ class HubClient:
 
     replay = False
     """Whether the answers come from a recording (see ``reach``)."""
+    incidents: Path | None = None
+    """The incident log of the run, where it is on this machine: whoever made the client says so."""
 
     def __init__(
         self,

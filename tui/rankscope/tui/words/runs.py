@@ -16,6 +16,11 @@ def verdict(run: ListedRun) -> Mark:
     """What its log says last, or how it ended."""
     if run.state == "unreadable":
         return Mark("✗", safe(run.note), "bad")
+    if run.hub_stopped is not None and run.state == "live":
+        told = f"its hub is stopped: kill -CONT {run.hub_stopped}"
+        if run.severity in ("warning", "critical"):
+            told += f"; last known: {safe(run.headline)}"
+        return Mark("○", told, "warn")
     if run.severity in ("warning", "critical"):
         mark = SEVERITIES[run.severity]
         return Mark(mark.glyph, safe(run.headline), mark.tone)

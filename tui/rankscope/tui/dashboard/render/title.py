@@ -74,7 +74,8 @@ def freshness(picture: Picture, now_t_s: float) -> list[Span]:
     age_s = word_age_s(picture, now_t_s)
     if snapshot.link == "away":
         for_s = age_s if snapshot.hub_s is not None else None
-        return [Span(f"○ no hub {numbers.age(for_s)}".rstrip(numbers.DASH), "bad")]
+        word = "no hub" if picture.no_hub else "hub silent"
+        return [Span(f"○ {word} {numbers.age(for_s)}".rstrip(numbers.DASH), "bad")]
     if picture.unknown:
         word = "no hub" if snapshot.replay else "hub silent"
         return [Span(f"○ {word} {numbers.age(age_s)}", "bad")]

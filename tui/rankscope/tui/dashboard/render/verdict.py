@@ -120,7 +120,9 @@ def _no_news(picture: Picture, width: int) -> list[Line]:
     snapshot = picture.snapshot
     if snapshot.link == "away":
         return [
-            line(" ", Span(" ○ NO HUB ", "bad_block"), "  no answer yet; asking on"),
+            line(
+                " ", Span(f" {_who_is_away(picture)} ", "bad_block"), "  no answer yet; asking on"
+            ),
             *(line(" " * INDENT, each) for each in wrap(snapshot.error, width - INDENT - 1, 3)),
         ]
     if snapshot.replay:
@@ -132,8 +134,11 @@ def _stale_head(picture: Picture, now_t_s: float) -> str:
     """Not empty when no hub says how the run is: then the rest is what was last known."""
     if not picture.unknown:
         return ""
-    lost = picture.snapshot.replay or picture.snapshot.link == "away"
-    return f"○ {HEAD if lost else 'HUB SILENT'} {numbers.age(word_age_s(picture, now_t_s))}"
+    return f"{_who_is_away(picture)} {numbers.age(word_age_s(picture, now_t_s))}"
+
+
+def _who_is_away(picture: Picture) -> str:
+    return f"○ {HEAD if picture.no_hub else 'HUB SILENT'}"
 
 
 def _why_stale(picture: Picture) -> str:

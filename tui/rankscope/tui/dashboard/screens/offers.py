@@ -81,8 +81,7 @@ def no_command(picture: Picture, allowed: bool, why_not: str) -> str:
     if picture.unknown:
         if picture.snapshot.replay:
             return HUB_GONE
-        away = picture.snapshot.link == "away" and not picture.snapshot.silent
-        return HUB_AWAY if away else HUB_SILENT
+        return HUB_AWAY if picture.no_hub else HUB_SILENT
     return OVER if picture.ended else ""
 
 
