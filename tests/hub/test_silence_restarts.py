@@ -157,7 +157,7 @@ def test_ticks_that_come_late_are_no_absence() -> None:
 
 @pytest.mark.parametrize(
     ("share", "word"),
-    [(0.0, "uses no CPU time"), (0.004, "uses no CPU time"), (1.0, "uses CPU time")],
+    [(0.0, "used no CPU time"), (0.004, "used no CPU time"), (1.0, "used CPU time")],
 )
 def test_what_is_said_of_cpu_time_does_not_change_from_second_to_second(
     share: float, word: str
@@ -173,7 +173,7 @@ def test_what_is_said_of_cpu_time_does_not_change_from_second_to_second(
         world.advance(1.0, moving=True)
         if "link-lost" in world.kinds():
             (text,) = world.finding("link-lost").evidence
-            said.add(text.partition("alive and ")[2])
+            said.add(text.partition("together ")[2].partition(" over")[0])
     assert said == {word}
     assert opened(world) == ["link-lost"]
 
@@ -189,9 +189,9 @@ def test_a_rank_that_begins_or_ceases_to_compute_is_told_so(busy: bool) -> None:
         world.advance(1.0, moving=True)
         if "link-lost" in world.kinds():
             (text,) = world.finding("link-lost").evidence
-            word = text.partition("alive and ")[2]
+            word = text.partition("together ")[2].partition(" over")[0]
             if said[-1:] != [word]:
                 said.append(word)
-    words = ["uses no CPU time", "uses CPU time"]
+    words = ["used no CPU time", "used CPU time"]
     assert said == (words if busy else words[::-1])
     assert opened(world) == ["link-lost"]

@@ -74,11 +74,11 @@ def test_a_silent_rank_whose_process_lives_is_a_warning() -> None:
     world.advance(8.0)
     finding = world.finding("link-lost")
     assert (finding.severity, finding.ranks) == ("warning", [2])
-    assert "uses no CPU time" in finding.evidence[0]
+    assert "used no CPU time over the last 5 to 10 s" in finding.evidence[0]
     for _ in range(4):
         world.ranks[2].cpu_s += 1.0
         world.advance(1.0)
-    assert "uses CPU time" in world.finding("link-lost").evidence[0]
+    assert "used CPU time" in world.finding("link-lost").evidence[0]
     world.ranks[2].mute = False
     world.advance(0.5)
     assert world.findings() == []

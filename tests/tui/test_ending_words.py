@@ -65,6 +65,19 @@ def test_what_ends_it_can_be_pasted_where_the_launcher_is_known() -> None:
     assert told(scene("stalled", [MISSING])).startswith("Ctrl-C where it was started")
 
 
+def test_of_a_run_whose_launcher_was_killed_the_ranks_are_ended() -> None:
+    """Ctrl-C reaches nobody then; they are named where they are few, and on one machine."""
+    snapshot = scene("stalled", [MISSING], launcher_gone=True)
+    assert snapshot.status is not None
+    pids = " ".join(str(row.pid) for row in snapshot.status.ranks)
+    words = told(snapshot)
+    assert "Ctrl-C reaches nothing" in words
+    assert [piece for piece, to_copy in pieces(words) if to_copy] == [f"kill {pids}"]
+    apart = [msgspec.structs.replace(row, host=f"node-{row.rank}") for row in snapshot.status.ranks]
+    spread = msgspec.structs.replace(snapshot.status, ranks=apart)
+    assert "rankscope ranks" in how_to_end(spread, snapshot.overview)
+
+
 def test_what_is_kept_is_said() -> None:
     """The newest checkpoint and how far back it is, or that there is none."""
     snapshot = scene("stalled", [MISSING])
@@ -82,5 +95,7 @@ def test_the_hub_tells_who_started_the_run_while_that_lives() -> None:
     world.core.know.launcher = (4711, "node-0")
     world.core.launcher_lives = lambda: True
     assert (world.overview().launcher_pid, world.overview().launcher_host) == (4711, "node-0")
+    assert not world.overview().launcher_gone
     world.core.launcher_lives = lambda: False
+    assert world.overview().launcher_gone
     assert (world.overview().launcher_pid, world.overview().launcher_host) == (None, "")

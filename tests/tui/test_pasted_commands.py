@@ -45,7 +45,10 @@ WIDTHS = [40, 80, 120, 200]
 def stuck(words: str) -> Status:
     """As it comes from a hub through a client that names the run."""
     finding = msgspec.structs.replace(
-        STATUS.findings[0], kind="missing-collective", next="see where: rankscope stacks --rank 1"
+        STATUS.findings[0],
+        kind="missing-collective",
+        next="see where: rankscope stacks --rank 1",
+        evidence=["what it trains cannot be kept: rankscope stop; go on from checkpoint 8"],
     )
     status = msgspec.structs.replace(
         STATUS, state="stalled", stalled_s=9.0, verdict=finding, findings=[finding]
@@ -66,6 +69,7 @@ def test_all_that_a_hub_says_names_the_run(words: str) -> None:
     assert status.verdict is not None
     assert status.verdict.next == f"see where: rankscope stacks {words} --rank 1"
     assert status.findings[0].next == status.verdict.next
+    assert f"rankscope stop {words};" in status.verdict.evidence[0]
     log = Incidents(
         incidents=[
             Incident(id="x", event="opened", at_s=0.0, attempt=0, finding=stuck("").findings[0])
@@ -73,6 +77,7 @@ def test_all_that_a_hub_says_names_the_run(words: str) -> None:
     )
     name_run(log, words)
     assert log.incidents[0].finding.next == status.verdict.next
+    assert log.incidents[0].finding.evidence == status.verdict.evidence
     paused = Command(
         request=0, command="stop", author="rankscope stop", age_s=0.0, state="refused",
         text="the run is paused: rankscope resume",

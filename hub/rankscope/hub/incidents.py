@@ -206,12 +206,12 @@ def read(path: Path) -> list[Incident]:
 
 
 def _naming(entry: Incident, words: str) -> Incident:
-    """``entry`` with its next step naming the run."""
+    """``entry`` with its next step, and commands in its evidence, naming the run."""
     finding = entry.finding
-    step = named(finding.next, words)
-    if step == finding.next:
+    step, evidence = named(finding.next, words), [named(one, words) for one in finding.evidence]
+    if (step, evidence) == (finding.next, finding.evidence):
         return entry
-    finding = msgspec.structs.replace(finding, next=step)
+    finding = msgspec.structs.replace(finding, next=step, evidence=evidence)
     return msgspec.structs.replace(entry, finding=finding)
 
 

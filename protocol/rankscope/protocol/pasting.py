@@ -40,7 +40,7 @@ _TO_COPY = re.compile(
         (
             _COMMAND.pattern,
             r"\bpy-spy dump(?: --native)? --pid \d+",
-            r"\b(?:ps -p \d+(?:,\d+)*|kill (?:-CONT )?\d+)",
+            r"\b(?:ps -p \d+(?:,\d+)*|kill (?:-CONT )?\d+(?: \d+)*)",
             r"\bdmesg \| grep -i \w+",
             r"\bnvidia-smi (?:-q -d [A-Z,]+|nvlink -e)(?: -i \d+)?",
             r"\btr '\\0' '\\n' < /proc/\d+/environ",

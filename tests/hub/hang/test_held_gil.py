@@ -15,6 +15,10 @@ def test_a_mute_rank_that_is_seen_to_hold_its_gil_is_called_so() -> None:
     found = only(job)
     assert (found.kind, found.ranks, found.victims) == ("gil-held", [1], [0])
     assert (found.severity, found.where["source"]) == ("info", "native.py:4 in call")
+    assert "is alive; its main thread was waiting at the last look" in found.evidence[0]
+    job.world.ranks[1].ready_since_s = job.world.now_s - 0.2
+    job.world.report("node-0")
+    assert "waiting" not in only(job).evidence[0]
     job.hang(1.0).stack(1, "native.py:4 in call", outside=True, holds_gil=True)
     assert (only(job).kind, only(job).severity) == ("gil-held", "critical")
 

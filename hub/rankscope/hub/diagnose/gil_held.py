@@ -9,7 +9,14 @@ import numpy as np
 
 from rankscope.hub.diagnose.hang.scene import TROUBLE_S, critical_s, late_s, warmed_up
 from rankscope.hub.diagnose.hang.words import frames_text
-from rankscope.hub.diagnose.text import at_text, cpu_text, phase_of, ranks_text, step_in_work
+from rankscope.hub.diagnose.text import (
+    at_text,
+    cpu_text,
+    main_thread_text,
+    phase_of,
+    ranks_text,
+    step_in_work,
+)
 from rankscope.hub.diagnose.waiting import not_advancing
 from rankscope.hub.inquiries import FOREIGN_STACKS
 from rankscope.hub.liveness import COMPUTES_S, at_work, live, sentinel_link, silence_s
@@ -77,7 +84,8 @@ def gil_held(state: RunState, now_s: float) -> list[Finding]:
             headline=f"{ranks_text(held)} {holds} the GIL and {'is' if len(held) == 1 else 'are'} "
             f"mute {at_text(state, first)}{at}",
             evidence=[
-                f"sentinel on {state.host(rank)}: pid {ranks.pid.item(rank)} is alive and "
+                f"sentinel on {state.host(rank)}: pid {ranks.pid.item(rank)} is alive; "
+                + main_thread_text(state, rank)
                 + cpu_text(state, rank, now_s)
                 + f"; stack from outside: {frames_text(state, state.stacks.outside[rank])}"
                 for rank in held[:4]

@@ -146,7 +146,7 @@ def _mute(state: RunState, now_s: float, places: Places) -> Finding:
         headline=f"{ranks_text(mute)}{_where(places)} {verb} alive but not answering, "
         f"last {at_text(state, first)}",
         evidence=[
-            f"sentinel on {state.host(rank)}: pid {state.ranks.pid.item(rank)} is alive and "
+            f"sentinel on {state.host(rank)}: pid {state.ranks.pid.item(rank)} is alive; "
             + cpu_text(state, rank, now_s)
             for rank in mute[:6]
         ],

@@ -1,14 +1,16 @@
 """Words that several findings use."""
 
+import math
 import signal as signals
 from collections.abc import Sequence
 
 from rankscope.hub.liveness import at_work
 from rankscope.hub.state import RunState
-from rankscope.hub.state.ranks import NO_EXIT_CODE
+from rankscope.hub.state.ranks import CPU_WINDOW_S, NO_EXIT_CODE
 from rankscope.protocol.messages import Phase
 
 MAX_NAMED = 8
+CPU_OVER_S = f"{CPU_WINDOW_S:.0f} to {2 * CPU_WINDOW_S:.0f} s"
 PHASE_WORDS = tuple(phase.name.lower() for phase in Phase)
 
 
@@ -46,10 +48,22 @@ def signal_name(number: int) -> str:
 
 
 def cpu_text(state: RunState, rank: int, now_s: float) -> str:
-    """What the sentinel saw a silent rank's process do."""
+    """What the sentinel saw a silent rank's process do. CPU time is that of all its threads, over
+    a while that may have begun before the rank fell silent."""
     if at_work(state, rank, now_s):
-        return "was running or ready to run all the time: it computes, or other work has its core"
-    return "uses CPU time" if state.ranks.cpu_busy[rank] else "uses no CPU time"
+        return (
+            "its main thread was running or ready to run all the time: it computes, or other work "
+            "has its core"
+        )
+    used = "CPU time" if state.ranks.cpu_busy[rank] else "no CPU time"
+    return f"all its threads together used {used} over the last {CPU_OVER_S}"
+
+
+def main_thread_text(state: RunState, rank: int) -> str:
+    """That its main thread waits, as its sentinel saw last: that other threads compute says nothing
+    of it. Empty where it does not."""
+    waits = math.isnan(state.ranks.ready_since_s.item(rank))
+    return "its main thread was waiting at the last look; " if waits else ""
 
 
 def ended_text(state: RunState, rank: int) -> str:

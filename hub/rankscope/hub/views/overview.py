@@ -98,6 +98,7 @@ def overview(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Ov
         possible=possible.refusals(state, know.busy(), now_s),
         launcher_pid=launcher_pid,
         launcher_host=launcher_host,
+        launcher_gone=know.launcher is not None and not state.launched,
         ending=ending(state, word),
         resumed=resumed(state),
     )

@@ -125,3 +125,6 @@ class Overview(Shape):
     ending: str = ""
     """As in ``Status``."""
     resumed: Resumed | None = None
+    launcher_gone: bool = False
+    """There was one, and it was killed: the command it started goes on, and what reaches that
+    terminal reaches nobody."""

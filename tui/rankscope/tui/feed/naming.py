@@ -9,7 +9,8 @@ from rankscope.protocol.shapes import Shape
 
 SAYING = frozenset(
     {
-        *("command", "commands", "control", "finding", "findings", "hub_note", "incidents"),
+        *("command", "commands", "control", "evidence", "finding", "findings", "hub_note"),
+        "incidents",
         *("next", "note", "notes", "outcomes", "pending", "possible", "text", "verdict"),
     }
 )

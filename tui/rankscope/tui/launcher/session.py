@@ -29,6 +29,7 @@ from rankscope.tui.launcher.child import (
     reached_the_group,
 )
 from rankscope.tui.launcher.supervisor import Supervisor
+from rankscope.tui.launcher.unheeded import Unheeded
 from rankscope.tui.text.output import complain
 
 POLL_S = 0.05
@@ -80,6 +81,7 @@ class Session:
     """Those passed on to the command, in order."""
     had_terminal: bool = field(default_factory=lambda: in_foreground() is not None)
     tell: Callable[[str], None] = say
+    unheeded: Unheeded = field(default_factory=Unheeded)
 
     @classmethod
     def open(
@@ -184,6 +186,8 @@ class Session:
         if self.child is not None and not reached_the_group(number, self.had_terminal):
             self.child.send(number)
         self.signals.append(number)
+        if number in ASK:
+            self.unheeded.asked(number, time.monotonic())
 
     def wait(self, signals: Signals, each: Callable[[], None] | None = None) -> int:
         """Supervise until the command ends, and pass ``signals`` on to it; its exit code.
@@ -193,6 +197,8 @@ class Session:
         while (code := self._tick()) is None:
             for number in signals.take():
                 self.pass_on(number)
+            if (words := self.unheeded.words(time.monotonic())) is not None:
+                self.tell(words)
             if each is not None:
                 each()
             idle = each is None and not self.supervisor.restarting

@@ -6,6 +6,9 @@ from rankscope.tui.words.checkpoints import holds, instead, none_since
 from rankscope.tui.words.marks import safe
 from rankscope.tui.words.nohub import no_hub
 
+MOST_NAMED = 16
+"""So many processes are named one by one."""
+
 
 def hangs(status: Status) -> bool:
     """Whether ranks wait for what will not come: no end of a step is to be expected."""
@@ -23,10 +26,22 @@ def how_to_end(status: Status | None, overview: Overview | None) -> str:
     """
     if status is None or overview is None or not hangs(status):
         return ""
+    if overview.launcher_gone:
+        return f"what started it was killed, so Ctrl-C reaches nothing; {_each_rank(status)}"
     if overview.launcher_pid is None:
         return "Ctrl-C where it was started, or cancel its job"
     where = f"on {safe(overview.launcher_host)}: " if overview.launcher_host else ""
     return f"{where}kill {overview.launcher_pid}; or Ctrl-C where it was started"
+
+
+def _each_rank(status: Status) -> str:
+    """How the processes of the ranks themselves are ended."""
+    there = [row for row in status.ranks if row.pid is not None and row.phase != "ended"]
+    hosts = {row.host for row in there}
+    if not there or len(hosts) > 1 or len(there) > MOST_NAMED:
+        return "end its ranks on each node: rankscope ranks names their processes"
+    pids = " ".join(str(row.pid) for row in there)
+    return f"end its ranks{f' on {safe(next(iter(hosts)))}' if any(hosts) else ''}: kill {pids}"
 
 
 UNKEPT = "what it trains since step "
