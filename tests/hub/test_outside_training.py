@@ -53,5 +53,5 @@ def test_no_sentence_speaks_of_the_phase_other(make: Callable[[], World]) -> Non
     sentences = [text for one in told for text in (one.headline, *one.evidence, one.next)]
     assert sentences
     assert not [text for text in sentences if "in other" in text]
-    if make is not raised:
+    if make not in (raised, interrupted):  # of the run as a whole no phase is told
         assert any(OUTSIDE in text for text in sentences)

@@ -199,3 +199,13 @@ def test_the_speed_of_a_rank_that_stands_is_not_told_as_its_present_one(
     table = RanksScreen().layout(picture, Room(200, 50, 0.0)).lines(50)
     (row,) = [text_of(line) for line in table if text_of(line).split()[:1] == ["1"]]
     assert ("25.1 k" in row) is current
+
+
+def test_a_rank_that_nobody_has_heard_of_yet_is_not_called_down() -> None:
+    """It imports, as far as anybody knows; one that was heard and is not any more is."""
+    snapshot = two([], {}, {"heard_s": None, "pid": None, "process": "unknown", "link": "down"})
+    assert snapshot.status is not None
+    assert marks_of(snapshot.status)[1].word == "not here yet"
+    gone = two([], {}, {"heard_s": 9.0, "pid": None, "process": "unknown", "link": "down"})
+    assert gone.status is not None
+    assert marks_of(gone.status)[1].word == "down"

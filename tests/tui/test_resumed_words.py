@@ -98,3 +98,5 @@ def test_among_saves_one_that_holds_nan_is_marked() -> None:
     assert "it holds NaN" in outcome_line(one)
     found = Verified("/c/s", "complete", 20, 2, 10, [], [], True, HELD.notfinite)
     assert any("--resume auto passes over it" in line for line in verified_text(found))
+    found.notfinite = "it holds Inf: model.w"
+    assert any("--resume auto prefers one" in line for line in verified_text(found))

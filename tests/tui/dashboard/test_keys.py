@@ -413,3 +413,23 @@ def test_everything_is_drawn_anew_for_another_size() -> None:
         assert "Unlock commands" in desk.text()
 
     played(running(), play)
+
+
+def test_over_a_run_that_has_ended_nothing_comes_later_and_nothing_is_frozen() -> None:
+    """Neither is called live, nor is the way back offered where there is none to go."""
+    world = running(2)
+    for rank in (0, 1):
+        world.finish(rank)
+    world.run_end(0)
+    world.advance(2.0)
+
+    async def play(desk: Desk) -> None:
+        await desk.sees("finished")
+        for key in ("right_square_bracket", "right_curly_bracket", "p"):
+            await desk.press(key)
+            text = await desk.sees("the run is over: nothing comes later")
+            assert "this is live" not in text
+            assert "frozen" not in text
+            await desk.press("escape")
+
+    played(world, play, size=(120, 30))

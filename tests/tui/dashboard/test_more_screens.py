@@ -1,19 +1,22 @@
 """Screens of steps, incidents, checkpoints and runs: what they look like, and moving in them."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rankscope.tui.dashboard.action import ScreenName
 from rankscope.tui.dashboard.navigation import Navigation
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.line import text_of
+from rankscope.tui.dashboard.render.stacks import stack_lines
 from rankscope.tui.dashboard.screens.base import Room, Screen
 from rankscope.tui.dashboard.screens.offers import LOCKED
 from rankscope.tui.dashboard.screens.runs import RunsScreen
 from rankscope.tui.feed.poller import Wanted
-from support.scenes import HUB_S, pages
+from support.scenes import HUB_S, hangs, pages
 from support.scenes.pages import SCENES, watch
 from support.screens import ODD_SIZES, fitted, kept, needs_no_utf8, sheet
 
@@ -174,3 +177,17 @@ def test_a_save_names_its_slowest_rank_and_how_long_it_takes() -> None:
     assert "slowest is rank 7" in text
     assert "about 9 s left" in text
     assert "writing, slowest" in next(line for line in lines if line.startswith("        7"))
+
+
+@pytest.mark.parametrize(
+    "words", ["20261129-163000", "~/runs/a-long-folder/20261129-163000-k3f9ab"]
+)
+def test_the_command_that_shows_all_frames_is_whole(words: str) -> None:
+    """On a line of its own where it does not fit behind what it is for."""
+    group = hangs.MANY_STACKS.groups[0]
+    deep = msgspec.structs.replace(group, frames=group.frames * 20)
+    view = msgspec.structs.replace(hangs.MANY_STACKS, groups=[deep])
+    shown = Picture(replace(SCENES["checkpoints-healthy"](), run_words=words))
+    lines = [text_of(each) for each in stack_lines(view, shown, 80)]
+    command = f"rankscope stacks {words} --rank {group.ranks[0]}"
+    assert any(each.rstrip().endswith(command) for each in lines), lines

@@ -14,11 +14,12 @@ from rankscope.tui.dashboard.filtering import parsed
 from rankscope.tui.dashboard.ordering import ORDERS, following, ordered
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.line import line, text_of, width_of
+from rankscope.tui.dashboard.render.title import title_line
 from rankscope.tui.dashboard.screens.offers import LOCKED, OVER
 from rankscope.tui.dashboard.typed import MOST, Typed
 from rankscope.tui.feed.client import Reply
 from rankscope.tui.feed.commander import Commander, Word, came_of
-from rankscope.tui.words.commands import QUESTIONS, consequences
+from rankscope.tui.words.commands import QUESTIONS, consequences, in_short
 from support.scenes import SCENES, pages, row, views
 
 
@@ -244,3 +245,28 @@ def test_the_gravest_ranks_come_first_by_state() -> None:
     order = ordered(status.ranks, range(8), "state", picture)
     assert order[0] == 2
     assert order[-1] == 7
+
+
+@pytest.mark.parametrize("name", ["", "gpt-stdlib"])
+def test_which_run_it_is_stands_in_the_title_beside_unlocked_commands(name: str) -> None:
+    """At 80 columns, whole: how old the run is gives way."""
+    snapshot = SCENES["healthy-8"]()
+    assert snapshot.overview is not None
+    overview = msgspec.structs.replace(snapshot.overview, name=name)
+    run = "20261129-163000-k3f9ab"
+    shown = Picture(replace(snapshot, overview=overview), title=run)
+    text = text_of(title_line(shown, 80, snapshot.taken_t_s, "commands unlocked"))
+    assert (name or run) in text
+    assert "commands unlocked" in text
+    assert width_of(line(text)) <= 80
+
+
+@pytest.mark.parametrize("command", ["checkpoint", "checkpoint-and-stop", "stop"])
+def test_in_a_pause_the_list_of_commands_says_what_they_do_there(command: str) -> None:
+    """No rank trains on, and none goes to another step."""
+    status = SCENES["healthy-8"]().status
+    assert status is not None
+    assert in_short(command, status) == ""
+    told = in_short(command, msgspec.structs.replace(status, state="paused"))
+    assert "where they stand" in told
+    assert "train on" not in told

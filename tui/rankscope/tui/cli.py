@@ -152,7 +152,8 @@ def _help() -> str:
             *(f"  {name:<{width}}  {_command(name).HELP}" for name in COMMANDS),
             "",
             "rankscope COMMAND --help shows a command's options; --version the version.",
-            "Exit codes: 0 fine, 1 a problem found, 2 usage, 3 unreachable, 4 timed out, 70 a bug.",
+            "Exit codes: 0 fine, 1 a problem found, 2 usage, 3 unreachable, 4 timed out, 70 a bug,",
+            "130 interrupted; run and demo pass their command's code through.",
         ]
     )
 

@@ -12,6 +12,9 @@ GOING_NOTICE = "going there"
 """In a large run that takes seconds: the key was taken."""
 
 
+OVER_NOTICE = "the run is over: nothing comes later; [ goes back in it"
+
+
 class TimeKeys:
     """For the app: one method for each of ``TIME_ACTIONS``."""
 
@@ -28,11 +31,15 @@ class TimeKeys:
     """The newest snapshot while the picture is frozen."""
 
     def action_scrub(self, by_s: int) -> None:
+        if self._at_the_end(by_s):
+            return
         was_live = self._poller.times.is_live
         said = self._poller.times.scrub(by_s, self._picture.snapshot.hub_s)
         self._moved(said or (SCRUB_NOTICE if was_live else GOING_NOTICE))
 
     def action_jump(self, direction: int) -> None:
+        if self._at_the_end(direction):
+            return
         was_live = self._poller.times.is_live
         said = self._poller.times.jump(direction, self._picture.snapshot.hub_s)
         self._moved(said or (SCRUB_NOTICE if was_live else GOING_NOTICE))
@@ -53,12 +60,21 @@ class TimeKeys:
         if not self._poller.times.is_live:
             self._poller.times.toggle()
             self._moved()
+        elif self._at_the_end(1):
+            return
         elif self._picture.frozen_t_s is None:
             self._picture = replace(self._picture, frozen_t_s=time.monotonic())
             self._moved("frozen; p goes on")
         else:
             self._thaw()
             self._moved()
+
+    def _at_the_end(self, direction: int) -> bool:
+        """Whether there is nothing later because the run is over; then that is said."""
+        over = self._poller.times.is_live and self._picture.ended and direction > 0
+        if over:
+            self._moved(OVER_NOTICE)
+        return over
 
     def _thaw(self) -> None:
         snapshot = self._kept or self._picture.snapshot

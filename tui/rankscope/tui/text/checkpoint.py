@@ -24,7 +24,8 @@ def verified_text(found: Verified) -> list[str]:
     lines = [f"{toned(f'{glyph} {found.state}', tone)}{of}   {found.path}"]
     lines += [f"  {problem}" for problem in found.problems]
     if found.notfinite:
-        lines.append(f"  {toned(f'{found.notfinite}; --resume auto passes over it', 'warn')}")
+        passed_over = "passes over it" if "NaN" in found.notfinite else "prefers one that does not"
+        lines.append(f"  {toned(f'{found.notfinite}; --resume auto {passed_over}', 'warn')}")
     lines += [f"  {toned(note, 'quiet')}" for note in found.notes]
     if found.state == "complete" and not found.checksums:
         lines.append(f"  {toned('names and sizes only: the bytes were not read', 'quiet')}")

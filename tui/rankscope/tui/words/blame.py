@@ -68,8 +68,11 @@ def blame_of(status: Status) -> Blame:
 
 
 def mark_of(row: RankRow, blame: Blame) -> Mark:
-    """The mark of a rank that was heard of."""
+    """The mark of a rank, which may not have been heard of: while it imports, say."""
     rank = row.rank
+    here = row.heard_s is not None or row.pid is not None or row.process != "unknown"
+    if not here and rank not in blame.critical and rank not in blame.warned:
+        return ABSENT
     return _mark(
         row.process,
         row.phase,

@@ -75,6 +75,17 @@ STANDING = ("checkpoint", "checkpoint-and-stop", "stop")
 SAVING = ("checkpoint", "checkpoint-and-stop")
 
 
+def in_short(name: str, status: Status | None) -> str:
+    """What comes of ``name`` in a pause, in a line; empty where it is as ever."""
+    if status is None or status.state != "paused":
+        return ""
+    return {
+        "checkpoint": "All ranks save where they stand, and stay paused.",
+        "checkpoint-and-stop": "All ranks save where they stand, and stop once it is there.",
+        "stop": "All ranks stop where they stand, without saving.",
+    }.get(name, "")
+
+
 def _standing(name: str, status: Status) -> list[str]:
     """What comes of ``name`` on a run that is paused."""
     who, here = _who(status), f"where they stand, after step {numbers.count(status.step)}"

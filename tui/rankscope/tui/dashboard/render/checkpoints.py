@@ -21,7 +21,7 @@ from rankscope.tui.dashboard.render.line import (
 from rankscope.tui.dashboard.screens.offers import LOCKED, no_command
 from rankscope.tui.words import checkpoints as words
 from rankscope.tui.words import numbers
-from rankscope.tui.words.commands import waits_for
+from rankscope.tui.words.commands import in_short, waits_for
 from rankscope.tui.words.marks import safe
 
 HEAD = 12
@@ -201,7 +201,9 @@ def _command_lines(
     name = words.command_of(action.name)
     why = words.why_not(name, view, readonly=False)
     waits = waits_for(name, picture.status)
-    state = f"not now: {safe(why)}" if why else waits or action.help
+    state = (
+        f"not now: {safe(why)}" if why else waits or in_short(name, picture.status) or action.help
+    )
     quiet = bool(why or (name and locked))
     head = f"   {right(action.key_text, 2)}  {left(action.label, 14)}  "
     first, *more = wrap(state, width - len(head) - 1, 3) or [""]

@@ -5,6 +5,7 @@ from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.line import BLANK, Line, Span, clip, line, spread, wrap
 from rankscope.tui.words import numbers
 from rankscope.tui.words import stacks as words
+from rankscope.tui.words.advice import advice_lines
 from rankscope.tui.words.marks import safe
 
 FRAMES = 8
@@ -27,7 +28,7 @@ def stack_lines(view: StacksView, picture: Picture, width: int) -> list[Line]:
         if left > 0:
             where = picture.command(f"rankscope stacks --rank {group.ranks[0]}")
             more = f"… {numbers.plural(left, 'frame')} more: {where}"
-            lines.append(line("    ", Span(clip(more, width - 5), "dim")))
+            lines += [line("    ", Span(each, "dim")) for each in advice_lines(more, width - 5)]
         lines.append(BLANK)
     if view.missing:
         lines.append(line("  ", Span(f"no stack yet of {numbers.ranks(view.missing)}", "dim")))

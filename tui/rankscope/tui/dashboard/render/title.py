@@ -28,8 +28,11 @@ def title_line(picture: Picture, width: int, now_t_s: float, rights: str = "") -
     """``now_t_s``: the local monotonic clock, which tells how old the snapshot has become.
     ``rights``: that commands may be given, while they may."""
     may = (Span(f"▸ {rights}", "warn"), Span("  ")) if rights else ()
-    end = line(*may, *freshness(picture, now_t_s), "  ", _up(picture, now_t_s), " ")
+    now = freshness(picture, now_t_s)
+    end = line(*may, *now, "  ", _up(picture, now_t_s), " ")
     start = [line(" ", Span("rankscope", "accent"), Span(f"  {_name(picture)}", "strong"))]
+    if width_of(start[0]) + width_of(end) + 2 > width:  # which run it is goes before how old it is
+        end = line(*may, *now, " ")
     overview = picture.overview
     if overview is not None:
         what = [f"attempt {overview.attempt}"] if overview.attempt else []
