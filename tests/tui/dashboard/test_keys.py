@@ -6,13 +6,16 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from textual.command import CommandList
 from textual.events import Key
 
 from rankscope.protocol import messages as m
 from rankscope.tui.dashboard.action import BASES
+from rankscope.tui.dashboard.runwatch import begun_since
 from rankscope.tui.dashboard.source import Choice, Source
+from rankscope.tui.runs import ListedRun
 from support.inprocess import Desk, board, feed
 from support.scenes import pages
 from support.world import World
@@ -433,3 +436,34 @@ def test_over_a_run_that_has_ended_nothing_comes_later_and_nothing_is_frozen() -
             await desk.press("escape")
 
     played(world, play, size=(120, 30))
+
+
+def test_over_a_run_that_has_ended_it_is_said_that_another_has_begun() -> None:
+    """Whoever asked for the newest run before there was this one finds it; where it is listed
+    already nothing is said, and of an older one that lives on neither."""
+    world = running(2)
+    run = world.state.run
+    mine = ListedRun(run, "ended", "", 100.0, 200.0, 0, 2, None, [], "/a")
+    other = ListedRun("run-2", "live", "gpt", 300.0, None, None, 2, None, [], "/b")
+    assert begun_since([other, mine], run) != ""
+    older = msgspec.structs.replace(other, created_s=50.0)
+    assert begun_since([mine, older], run) == ""
+    assert begun_since([other], run) == ""
+    there: list[ListedRun] = [mine]
+    for rank in (0, 1):
+        world.finish(rank)
+    world.run_end(0)
+    world.advance(2.0)
+
+    def none(path: str) -> Source:
+        raise AssertionError(path)
+
+    async def play(desk: Desk) -> None:
+        await desk.sees("finished")
+        assert "has begun since" not in desk.text()
+        there.append(other)
+        await desk.sees("a run has begun since: 9 lists it")
+        await desk.press("9")
+        await desk.until(lambda text: "has begun since" not in text, "the list alone")
+
+    played(world, play, size=(120, 30), choice=Choice(lambda: list(there), none))

@@ -27,7 +27,7 @@ from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.age import seen
 from rankscope.tui.dashboard.render.line import Line
 from rankscope.tui.dashboard.runkeys import RunKeys
-from rankscope.tui.dashboard.runwatch import RunWatch
+from rankscope.tui.dashboard.runwatch import SELDOM_S, RunWatch, begun_since
 from rankscope.tui.dashboard.screens.base import NO_FURTHER, Direction, Room, Screen
 from rankscope.tui.dashboard.screens.offers import idle
 from rankscope.tui.dashboard.source import FEED_ENDS_WITHIN_S, Choice, Source
@@ -224,13 +224,21 @@ class Dashboard(TimeKeys, ControlKeys, ToolKeys, RunKeys, App[None], inherit_bin
             self.size.width,
             self.size.height,
             now_t_s,
-            self._fresh_notice(now_t_s),
+            self._fresh_notice(now_t_s) or self._begun_since(),
             None if self._typed is None else self._typed.text,
             "commands unlocked" if self._control.unlocked and self._goes_on() else "",
             self._control.locked,
             self._control.may_unlock,
             bool(self._control.question),
         )
+
+    def _begun_since(self) -> str:
+        """Over a run that has ended: that another one has begun, which is perhaps what is meant."""
+        overview = self._picture.overview
+        if overview is None or not self._picture.ended or self._navigation.screen.name == "runs":
+            return ""
+        self._watch.wanted(SELDOM_S)
+        return begun_since(self._watch.latest or (), overview.run)
 
     def _goes_on(self) -> bool:
         """Whether what is shown is the run as it is, which can be commanded."""
