@@ -9,6 +9,7 @@ from typing import IO
 
 import pytest
 
+from rankscope.tui.runs import listed
 from support.outside import nothing_left, rankscope, started
 from support.runs import RANKSCOPE, environment, kinds, wait_until
 from support.terminal import Terminal
@@ -105,6 +106,9 @@ def test_the_demo_on_a_terminal_shows_the_dashboard_and_q_ends_it(home: Path) ->
         assert terminal.exit_code(within_s=120) == 0
         assert "FAILED" not in terminal.text()
         assert terminal.unclean() == []
+        (row,) = listed(home / "runs")
+        assert row.stopped_by, row  # not interrupted: its ranks have ended their loop
+        assert row.severity is None
 
 
 def test_run_beside_a_dashboard(home: Path) -> None:

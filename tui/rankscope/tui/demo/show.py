@@ -13,13 +13,15 @@ from rankscope.protocol import jsontext, rundir
 from rankscope.protocol.checkpoints import find
 from rankscope.protocol.exits import Exit, UserError
 from rankscope.protocol.shapes import Overview, Status
+from rankscope.tui.asking import author
 from rankscope.tui.demo.plan import Plan
 from rankscope.tui.demo.progress import document, in_demo_words, progress_line, summary_line
 from rankscope.tui.demo.watch import Watch
+from rankscope.tui.feed.client import HubClient
 from rankscope.tui.feed.merge import ENDED_STATES
-from rankscope.tui.launcher.child import ASK, Signals
+from rankscope.tui.launcher.child import ASK, Child, Signals
 from rankscope.tui.launcher.foreground import LOG_NAME, last_words, private_log
-from rankscope.tui.launcher.session import Session, say
+from rankscope.tui.launcher.session import POLL_S, Session, say
 from rankscope.tui.text.output import complain
 from rankscope.tui.view import on_terminal, show
 from rankscope.tui.words import numbers
@@ -27,6 +29,9 @@ from rankscope.tui.words.marks import safe
 
 ENDS_WITHIN_S = 20.0
 """How long a demonstration that was quit may take to end by itself."""
+STOPS_WITHIN_S = 6.0
+"""So much of it for all ranks to end the same step."""
+ANSWERS_WITHIN_S = 1.0
 LAST_LINES = 5
 MAX_LOG_BYTES = 256 * 1024
 SAVED = "checkpoints"
@@ -103,6 +108,7 @@ def _on_screen(session: Session, signals: Signals, plan: Plan, output: IO[bytes]
         session.finish(code)
         return left or code
 
+    left = None
     try:
         # The dashboard heeds signals by itself; one that came before it ends the demo, too.
         came = signals.take(ASK)
@@ -123,7 +129,10 @@ def _on_screen(session: Session, signals: Signals, plan: Plan, output: IO[bytes]
         was_running = child.poll() is None
         if was_running:
             say("ending the demo's training …")
-        code = child.end(ENDS_WITHIN_S, signals) if was_running else child.poll() or 0
+        if was_running and left == Exit.FINE:
+            _stop_in_order(session, child, signals)
+        here = child.poll() is None
+        code = child.end(ENDS_WITHIN_S, signals) if here else child.poll() or 0
     if not was_running:
         _refuse_as_the_trainer_did(session, plan, code, log)
     status = session.finish(code)
@@ -135,6 +144,20 @@ def _on_screen(session: Session, signals: Signals, plan: Plan, output: IO[bytes]
     if left:
         return left
     return Exit.FINE if was_running else code
+
+
+def _stop_in_order(session: Session, child: Child, signals: Signals) -> None:
+    """Have the ranks end their loop, as ``S`` does: what was quit is stopped, and not interrupted.
+    Not for long: ranks that hang, or have not begun, cannot."""
+    try:
+        with HubClient(session.endpoint, session.directory.read_key("operator")) as client:
+            if not client.command("stop", author=author(), timeout_s=ANSWERS_WITHIN_S).accepted:
+                return
+    except UserError:
+        return
+    deadline_s = time.monotonic() + STOPS_WITHIN_S
+    while child.poll() is None and not signals and time.monotonic() < deadline_s:
+        signals.wait(POLL_S)
 
 
 def ended_by_user(session: Session, status: Status | None) -> str:
