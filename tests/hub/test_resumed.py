@@ -95,9 +95,10 @@ def test_a_restart_from_the_newest_has_saved_it_itself() -> None:
     assert world.status().resumed is None
 
 
-def test_what_to_go_on_from_is_what_the_run_went_on_from() -> None:
-    """Of parameters that are spoilt, and of a save that fails."""
-    world = gone_on(resumed.told(FROM))
+@pytest.mark.parametrize("known", [True, False])
+def test_what_to_go_on_from_is_what_the_run_went_on_from(known: bool) -> None:
+    """Of parameters that are spoilt, and of a save that fails; a loop's own checkpoint, too."""
+    world = gone_on(resumed.told(FROM) if known else {})
     sign = m.Sign(stage=m.Stage.UPDATED, step=14, microbatch=0, name="w", value="nan", count=1)
     world.from_rank(1, m.Signs, step=14, signs=(sign,), looked=(m.Stage.UPDATED,))
     t_s = world.now_s + world.ranks[0].clock_s
@@ -110,8 +111,11 @@ def test_what_to_go_on_from_is_what_the_run_went_on_from() -> None:
         for text in evidence
         if kind.startswith("nonfinite")
     ), told
+    none = "there is no complete checkpoint of this run yet"
     assert told["checkpoint-failed"] == [
-        f"none has been saved since the run was resumed from that of step 12: {PATH}"
+        none
+        if not known
+        else f"none has been saved since the run was resumed from that of step 12: {PATH}"
     ]
 
 

@@ -91,8 +91,8 @@ class Saves:
         return last
 
     def finite(self, before: float = math.inf) -> Outcome | Resumed | None:
-        """The newest of a step ``before`` that one that is known to hold only finite numbers, as
-        far as anybody looked."""
+        """The newest of a step before that one, which holds nothing that is known not to be
+        finite."""
         good: list[Outcome | Resumed] = [one for one in self.outcomes if one.ok]
         good += [] if self.last is None else [self.last]
         if self.resumed is not None and self.resumed.path:

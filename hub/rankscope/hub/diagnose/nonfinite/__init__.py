@@ -9,6 +9,7 @@ from rankscope.hub.liveness import live
 from rankscope.hub.state import RunState
 from rankscope.hub.state.numerics.episodes import Episode
 from rankscope.hub.state.numerics.logs import UNKNOWN, norms
+from rankscope.hub.state.saves import Outcome, Resumed
 from rankscope.protocol.messages import Stage
 from rankscope.protocol.shapes import Finding
 
@@ -44,13 +45,23 @@ def _told(state: RunState, episode: Episode, now_s: float) -> bool:
     return any(seen.has(Stage.INPUT) for seen in here.values()) or not live(state).any()
 
 
+def _before(state: RunState, step: int) -> Outcome | Resumed | None:
+    """The newest checkpoint of before ``step`` that is finite as far as is known; one of the
+    program's own, which it went on from, where there is no other."""
+    own = state.saves.resumed
+    found = state.saves.finite(step)
+    if found is None and own is not None and own.step < step and not own.notfinite:
+        return own
+    return found
+
+
 def _findings(state: RunState, episode: Episode, now_s: float, *, by_scaler: bool) -> list[Finding]:
     here = episode.first_seen()
     world = state.size()
     own = _norms(state, episode.first_step)
     ever = _ever(state)
     goes_on = bool(live(state).any())
-    newest = state.saves.back()
+    newest = state.saves.back() or state.saves.resumed
     found = []
     for origin in origins(here, own, world):
         step = max(1, episode.first_step - origin.steps_back)
@@ -58,11 +69,7 @@ def _findings(state: RunState, episode: Episode, now_s: float, *, by_scaler: boo
             *lines.places(origin, here),
             *lines.finite(origin, here, own),
             *lines.consequences(origin, here),
-            *(
-                lines.unkept(origin, here, step, newest, state.saves.finite(step))
-                if goes_on
-                else ()
-            ),
+            *(lines.unkept(origin, here, step, newest, _before(state, step)) if goes_on else ()),
             *lines.unlooked(origin, here),
             *lines.turns(origin, ever, _norms(state, step - 1) if step > 1 else ever),
             *(lines.scaled(episode) if by_scaler else ()),
