@@ -142,7 +142,7 @@ def test_quitting_does_not_wait_for_a_hub_that_is_stopped(hub: Hub) -> None:
         terminal.wait_for("✓ healthy")
         hub.process.send_signal(signal.SIGSTOP)
         try:
-            terminal.wait_for("NO HUB", "last known")
+            terminal.wait_for("HUB SILENT", "last known", "kill -CONT")
             terminal.press("q")
             assert terminal.exit_code() == 0
             assert terminal.unclean() == []
