@@ -10,7 +10,7 @@ import pytest
 from rankscope.protocol import faults
 from rankscope.protocol.exits import UserError
 from rankscope.protocol.faulttable import FAULTS
-from rankscope.protocol.shapes import DrillRow, Finding, Injected, Status
+from rankscope.protocol.shapes import DrillRow, Finding, Injected, RankRow, Status
 from rankscope.tui.drill import judge, table, truth
 from rankscope.tui.drill.book import Book
 from rankscope.tui.drill.plan import STEP, Setting, plan, ranks_at
@@ -71,6 +71,38 @@ def test_a_script_that_is_not_heard_is_given_up() -> None:
     early = Vigil(fault("environment"), 90.0, 20.0, stranger=True)
     assert not early.look(130.0, told, status(step=0))
     assert early.look(100.0 + START_S + 1, told, status(step=0))
+
+
+@pytest.mark.parametrize(
+    ("changes", "attached"),
+    [
+        ({}, False),
+        ({"heard_s": 1.0}, True),
+        ({"process": "alive"}, True),
+        ({"process": "ended"}, True),
+    ],
+)
+def test_a_script_whose_ranks_died_before_their_first_word_has_attached(
+    changes: dict[str, Any], attached: bool
+) -> None:
+    """It registered with the node's sentinel, which only a script does that attaches."""
+    vigil = Vigil(fault("sigkill"), 90.0, 20.0, stranger=True)
+    row = RankRow(
+        rank=1,
+        host="",
+        pid=None,
+        step=0,
+        phase="starting",
+        phase_s=None,
+        link="down",
+        step_s=None,
+        loss=None,
+        grad_norm=None,
+        memory_peak_bytes=None,
+        **changes,
+    )
+    vigil.look(101.0, Truth(injected(), 100.0), msgspec.structs.replace(status(), ranks=[row]))
+    assert vigil.heard is attached
 
 
 def test_a_right_verdict_is_exact() -> None:

@@ -39,7 +39,7 @@ class Vigil:
     stranger: bool = False
     """Whether it is a script of the user's own, which may not attach at all."""
     heard: bool = False
-    """Whether any rank of the run has spoken to its hub."""
+    """Whether any rank of the run is known to its hub."""
     happened_s: float | None = None
     """When the fault began to matter: a fault of the set-up does from the first step on."""
     _first_s: dict[str, float] = field(default_factory=dict)
@@ -71,7 +71,10 @@ class Vigil:
         return for_s > LASTING_WAITS * self.wait_s
 
     def _take(self, now_s: float, status: Status) -> None:
-        self.heard = self.heard or any(row.heard_s is not None for row in status.ranks)
+        # A process that a sentinel knows has attached, though it had no time to say anything.
+        self.heard = self.heard or any(
+            row.heard_s is not None or row.process != "unknown" for row in status.ranks
+        )
         self._step = status.step
         if self.truth is None:
             return
