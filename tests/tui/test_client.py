@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from rankscope.protocol import codec, keys
 from rankscope.protocol import messages as m
 from rankscope.protocol.exits import UserError
 from rankscope.protocol.shapes import Incidents, Numerics, Overview, Status
+from rankscope.tui.feed import client as feed
 from rankscope.tui.feed.client import HubClient
 from rankscope.tui.feed.link import LinkError
 from rankscope.tui.feed.poller import Poller, Snapshot, Wanted
@@ -93,8 +95,11 @@ def test_a_view_or_rank_that_is_not_there_is_told(hub: Hub) -> None:
         client.ask("status")
 
 
-def test_a_client_lives_through_a_restart_of_its_hub(hub: Hub) -> None:
+def test_a_client_lives_through_a_restart_of_its_hub(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The question is asked again by itself; the answer is the new hub's."""
+    monkeypatch.setattr(feed, "NOBODY_PATIENCE_S", 100.0)  # a busy machine starts no hub in 2 s
     with client_of(hub) as client:
         client.ask("status")
         hub.kill()
@@ -243,6 +248,57 @@ def test_an_answer_that_has_come_counts_however_late_it_is_looked_for(kind: str)
             assert client.ask("status", timeout_s=PATIENCE_S).hub_s == 7.0
         else:
             assert client.command("stop", author="ada", timeout_s=PATIENCE_S).accepted
+
+
+def test_a_hub_that_was_slow_has_as_long_to_come_back_as_any(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However long it had been waited for before it went: that there is nobody counts from when
+    there is nobody."""
+    waited_s = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + waited_s[0])
+    monkeypatch.setattr(feed, "time", clock)
+    monkeypatch.setattr(feed, "NOBODY_PATIENCE_S", 60.0)
+    pair, mine, port = keys.new_pair(), keys.new_pair(), free_port()
+    endpoint = f"tcp://127.0.0.1:{port}"
+    key = keys.ClientKey("viewer", "run-1", mine.public, mine.secret, pair.public)
+    reply = codec.encode(m.ViewReply(1, "status", 1, 7.0, False, msgspec.Raw(b"\xc0")))
+
+    def serve(client: HubClient, bound: threading.Event) -> None:
+        with zmq.Context() as context:
+            for answers in (False, True):
+                with context.socket(zmq.ROUTER) as socket:
+                    socket.linger, socket.rcvtimeo = 1000, 60_000
+                    socket.curve_server = True
+                    socket.curve_publickey = pair.public.encode()
+                    socket.curve_secretkey = pair.secret.encode()
+                    wait_until(lambda: bind(socket, endpoint), "the port")
+                    bound.set()
+                    peer = socket.recv_multipart()[0]
+                    if answers:
+                        socket.send_multipart([peer, reply])
+                waited_s[0] = 1000.0
+                if not answers:
+                    wait_until(lambda: client._link.nobody, "the loss of the hub")
+
+    with HubClient(endpoint, key) as client:
+        bound = threading.Event()
+        hub = threading.Thread(target=serve, args=(client, bound), daemon=True)
+        hub.start()
+        try:
+            assert bound.wait(60)
+            assert client.ask("status", timeout_s=1e5).hub_s == 7.0
+        finally:
+            hub.join(60)
+
+
+def bind(socket: Any, endpoint: str) -> bool:
+    """Whether it is bound; the one before may not have let go of the port."""
+    try:
+        socket.bind(endpoint)
+    except zmq.ZMQError:
+        return False
+    return True
 
 
 class Newest:

@@ -225,12 +225,14 @@ class HubClient:
             raise self._gone
         waited_s = self._timeout_s if timeout_s is None else timeout_s
         frames = [codec.encode(message) for message in (first, request) if message is not None]
-        start_s = time.monotonic()
+        start_s = there_s = time.monotonic()
         sent = False
         while True:
-            elapsed_s = time.monotonic() - start_s
-            patience_s = min(waited_s, NOBODY_PATIENCE_S) if self._link.nobody else waited_s
-            if elapsed_s >= patience_s:
+            now_s = time.monotonic()
+            elapsed_s = now_s - start_s
+            if not self._link.nobody:
+                there_s = now_s
+            if elapsed_s >= waited_s or now_s - there_s >= NOBODY_PATIENCE_S:
                 answer = self._left(request) if sent else None
                 if answer is not None:  # this process was away: the hub was not silent
                     return answer
