@@ -138,17 +138,17 @@ class Sender(threading.Thread):
             return looks.STANDING_S
         now = time.monotonic()
         talk = self.talk
-        going, rises = talk.goes_on(now), talk.memory_rises(now)
-        talk.every_s = looks.every_s(known.world_size, going=going, rises=rises)
+        calm, rises = talk.calm(now), talk.memory_rises(now)
+        talk.every_s = looks.every_s(known.world_size, going=calm, rises=rises)
         wait_s = looks.wait_s(now, talk.every_s, talk.digest.step_s)
         return max(LEAST_WAIT_S, min(wait_s, talk.silent_s(now)))
 
     def _may_pass(self) -> bool:
-        """Whether a glance is enough: training goes on, and the next look will say so."""
+        """Whether a glance is enough: all is calm, and the next look will say so."""
         if not self._listens or self._faults or self._ending:
             return False
         now = time.monotonic()
-        return self.talk.goes_on(now) and not looks.is_due(now, self.talk.every_s, self._looked_s)
+        return self.talk.calm(now) and not looks.is_due(now, self.talk.every_s, self._looked_s)
 
     def _guarded(self, action: Callable[[], None]) -> bool:
         """Whether ``action`` went well. A fault of this thread is told like that of a probe."""

@@ -52,6 +52,10 @@ RISEN_BYTES = 1 << 20
 RISES_S = 2.0
 """… and for so long after."""
 
+WATCHED_S = 2.0
+"""Whoever is asked for checksums says for so long what is new as soon as if it stood: replicas that
+part are told by its next check, and by how the forward behind that ends."""
+
 GROUPS_EVERY_S = 1.0
 PONG_WAIT_S = 0.02
 EARLY_S = 0.05
@@ -117,7 +121,7 @@ class Talk:
         self._groups_s = -1e9
         self._statuses: tuple[CollectiveStatus, ...] = ()
         self._memory: Memory | None = None
-        self._memory_s = self._rose_s = -1e9
+        self._memory_s = self._rose_s = self._watched_s = -1e9
         self._noted_s = self.phases.snapshot.since_s
         self._most_bytes = 0
         self._beat_s = -1e9
@@ -143,6 +147,10 @@ class Talk:
         noted = self.observer.noted
         noted_s = noted[-1][1] if noted else max(self._noted_s, self.phases.snapshot.since_s)
         return not looks.stands(now, noted_s, self.digest.step_s)
+
+    def calm(self, now: float) -> bool:
+        """Whether what is new may wait a little: training goes on, and the hub expects nothing."""
+        return self.goes_on(now) and now - self._watched_s >= WATCHED_S
 
     def silent_s(self, now: float) -> float:
         """How long until there is more to say of a stall; infinite where that is not known."""
@@ -389,6 +397,8 @@ class Talk:
             self.outbox.send_again()
         elif isinstance(message, Inquire):
             mine = self.identity is not None and message.rank == self.identity.rank
+            if mine and "checksums" in message.what:
+                self._watched_s = time.monotonic()
             if mine and self.evidence is not None:
                 self.evidence.answers.ask(message.what)
         elif isinstance(message, Order):

@@ -15,7 +15,7 @@ from rankscope.agent.evidence.expecting import told_by
 from rankscope.agent.farewell import Letter
 from rankscope.agent.identity import Identity
 from rankscope.agent.observer import Observer
-from rankscope.agent.talk import Sequence, Talk
+from rankscope.agent.talk import WATCHED_S, Sequence, Talk
 from rankscope.protocol import codec
 from rankscope.protocol import messages as m
 
@@ -58,6 +58,23 @@ def test_only_its_own_questions_are_answered(rank: Rank) -> None:
     rank.turn(m.Inquire(1, ("stacks", "nonsense")))
     (stacks,) = rank.said(m.Stacks)
     assert (stacks.why, stacks.rank) == ("asked", 1)
+
+
+def test_whoever_is_asked_for_checksums_says_soon_what_is_new_for_a_while(rank: Rank) -> None:
+    """Other questions, and those to another rank, change nothing."""
+    rank.turn()
+    rank.note(events.BEGIN_BACKWARD)
+    now = time.monotonic()
+    rank.turn(m.Inquire(0, ("checksums",)), m.Inquire(1, ("stacks", "parameter_norms")))
+    assert rank.talk.calm(now)
+    rank.turn(m.Inquire(1, ("stacks", "checksums")))
+    rank.note(events.BEGIN_OPTIMIZER)
+    asked_s = time.monotonic()
+    assert rank.talk.goes_on(asked_s)
+    assert not rank.talk.calm(asked_s)
+    later_s = asked_s + WATCHED_S
+    rank.observer.noted.append((events.END_OPTIMIZER, later_s))
+    assert rank.talk.calm(later_s)
 
 
 def test_a_rank_that_advances_is_not_held_up_by_a_question(

@@ -3,6 +3,8 @@
 import pytest
 
 from rankscope.hub.diagnose.replica_divergence import FORWARD_S
+from rankscope.hub.inquiries import CHECKSUMS
+from rankscope.hub.state.numerics.replicas import FEW_CHANGES, MAX_ASKED
 from rankscope.protocol import messages as m
 from rankscope.protocol.messages import Stage
 from support.numericworld import NumericWorld
@@ -190,6 +192,88 @@ def test_a_difference_is_worth_a_look_at_once() -> None:
     for rank in world.ranks:
         world.from_rank(rank, m.Checksums, step=7, total=rank, **told)
     assert world.state.urgent is False
+
+
+def asked(world: NumericWorld) -> set[int]:
+    """The ranks that were asked for checksums since the last call."""
+    world.tick()
+    return {
+        message.rank
+        for _, message in world.replies()
+        if isinstance(message, m.Inquire) and CHECKSUMS in message.what
+    }
+
+
+@pytest.mark.parametrize("odd", [0, 1])
+def test_a_change_that_one_rank_tells_of_has_all_asked_at_once(odd: int) -> None:
+    """Whether they differ their next check in common shows: nobody is to wait for his turn then."""
+    world = checked(2).done()
+    asked(world)
+    world.state.urgent = False
+    told = {"first": 0, "values": (), "replicas": "world"}
+    world.from_rank(odd, m.Checksums, step=6, total=8, altered=(WEIGHT,), **told)
+    assert world.state.urgent
+    assert asked(world) == {0, 1}
+    assert world.kinds() == []
+
+
+def test_a_loop_that_writes_to_its_parameters_is_asked_a_few_times_only() -> None:
+    """Weights that are clipped, or swapped for an evaluation: whoever does so does so often."""
+    world = checked(2)
+    times = 0
+    for step in range(40):
+        world.done().checks({0: step, 1: step}, altered={0: (WEIGHT,), 1: (WEIGHT,)})
+        world.advance(20.0, moving=True)
+        world.state.urgent = False
+        asked(world)
+        told = {"first": 0, "values": (), "replicas": "world", "total": step}
+        world.done().from_rank(0, m.Checksums, step=world.step_in_work, altered=(WEIGHT,), **told)
+        times += world.state.urgent
+    assert times <= FEW_CHANGES
+    assert world.ever() == set()
+
+
+def test_a_large_world_is_not_asked_for_one_rank() -> None:
+    """Thousands would answer what a few checks later is known anyway."""
+    world = checked(MAX_ASKED + 1).done()
+    asked(world)
+    told = {"first": 0, "values": (), "replicas": "world"}
+    world.from_rank(0, m.Checksums, step=6, total=8, altered=(WEIGHT,), **told)
+    assert asked(world) == set()
+
+
+@pytest.mark.parametrize("phase", [m.Phase.DATA, m.Phase.FORWARD, m.Phase.OTHER])
+def test_a_change_of_an_earlier_step_needs_no_further_forward(phase: m.Phase) -> None:
+    """Had it been a NaN that parted them, the forwards since then would have shown it."""
+    world = checked(2).done(tick=False).checks({1: 8}, altered={1: (WEIGHT,)})
+    world.done().done()
+    for rank in world.ranks:
+        world.phase(rank, phase)
+    world.checks({0: 27, 1: 28})
+    finding = world.finding("replica-divergence")
+    assert (finding.ranks, finding.step, finding.where) == ([1], 6, {"parameter": WEIGHT})
+
+
+def test_what_all_ranks_changed_explains_no_difference() -> None:
+    """Both swapped their weights; what parts them two steps later may be a NaN all the same."""
+    both = {0: (WEIGHT,), 1: (WEIGHT,)}
+    world = checked(2).done(tick=False).checks({0: 8}, altered=both)
+    world.done(tick=False).checks({1: 9}, altered=both).done(tick=False)
+    for rank in world.ranks:
+        world.phase(rank, m.Phase.FORWARD)
+    world.checks({0: 28, 1: 29})
+    assert world.kinds() == []
+
+
+def test_ranks_whose_next_forward_is_waited_for_are_asked() -> None:
+    """Then they say within a tenth of a second that it is over."""
+    world = checked(2).done()
+    for rank in world.ranks:
+        world.phase(rank, m.Phase.FORWARD)
+    world.replies()
+    world.checks({0: 7, 1: 8}, values={0: SAME, 1: OTHER})
+    assert world.kinds() == []
+    assert asked(world) == {0, 1}
 
 
 def test_checksums_of_a_thousand_made_up_sets_cost_little() -> None:

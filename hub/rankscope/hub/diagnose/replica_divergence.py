@@ -35,11 +35,11 @@ def replica_divergence(state: RunState, now_s: float) -> list[Finding]:
     for _, one in firsts.values():
         if any(step <= one.step for step in explained) or _parted_by_nan(state, one):
             continue
-        if _may_be_explained(state, one, now_s):
-            continue
-        if not one.names:
+        waits = _may_be_explained(state, one, now_s)
+        if waits or not one.names:  # whoever is asked also says soon that its forward is over
             state.inquiries.want_all((ranks[0] for ranks in one.classes[:MAX_CLASSES]), CHECKSUMS)
-        findings.append(_finding(state, one, now_s))
+        if not waits:
+            findings.append(_finding(state, one, now_s))
     return findings
 
 
@@ -64,9 +64,16 @@ def _may_be_explained(state: RunState, one: Divergence, now_s: float) -> bool:
         return False
     ranks = state.ranks
     return any(
-        ranks.step.item(rank) <= one.step and ranks.phase.item(rank) in BEFORE_LOSS
+        ranks.step.item(rank) <= _parted(one, rank) and ranks.phase.item(rank) in BEFORE_LOSS
         for rank in _suspects(one)
     )
+
+
+def _parted(one: Divergence, rank: int) -> int:
+    """The step whose update left ``rank`` with other parameters than the rest, as far as is known:
+    one that changed alone, some steps before the check, was no NaN if no forward since was."""
+    own, count = one.altered.get(rank), sum(map(len, one.classes))
+    return own.step if own is not None and len(one.altered) < count else one.step
 
 
 def odd(one: Divergence) -> tuple[list[int], str]:

@@ -50,7 +50,7 @@ MAX_COUNTED = 512
 
 HABIT = 3
 """Of the last eight updates, so many before which parameters had been written to: then the loop
-does so all the time, and it is no reason for a check out of turn."""
+does so all the time, and it is no reason for a check out of turn, nor for a word out of turn."""
 
 
 class _Last(NamedTuple):
@@ -249,7 +249,7 @@ class Replicas(Probe):
             altered,
         )
         self.observer.noted.append(event)
-        if altered:
+        if altered and sum(self._habit) < HABIT:
             self.observer.urgent()
 
     def _buffers(self) -> list[tuple[str, Any]]:

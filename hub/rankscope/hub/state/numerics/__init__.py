@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from rankscope.hub.inquiries import CHECKSUMS
 from rankscope.hub.state.columns import Flags
 from rankscope.hub.state.numerics.columns import LATE_STEPS, NORM_STEPS, NumericColumns
 from rankscope.hub.state.numerics.episodes import CLEAN_S, CLEAN_STEPS, Episodes
@@ -17,7 +18,7 @@ from rankscope.hub.state.numerics.outliers import (
     shared_moves,
 )
 from rankscope.hub.state.numerics.parameters import Parameters
-from rankscope.hub.state.numerics.replicas import Replicas
+from rankscope.hub.state.numerics.replicas import MAX_ASKED, Replicas
 from rankscope.hub.state.numerics.steps import find_twins, lone_skips, some_skipped
 from rankscope.protocol import messages as m
 
@@ -283,8 +284,13 @@ def signs(state: "RunState", message: m.Signs, received_s: float) -> None:
 
 
 def checksums(state: "RunState", message: m.Checksums, received_s: float) -> None:
-    if state.numerics.replicas.take(message, received_s):
+    replicas = state.numerics.replicas
+    changed = replicas.changed(message)
+    if replicas.take(message, received_s) or changed:
         state.news()
+    if changed and state.size() <= MAX_ASKED:
+        # Whoever is asked says at once what it checks next, too: see `Talk.calm`.
+        state.inquiries.want_all(range(state.size()), CHECKSUMS)
 
 
 def parameter_norms(state: "RunState", message: m.ParameterNorms, received_s: float) -> None:

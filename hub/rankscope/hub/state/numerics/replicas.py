@@ -27,6 +27,13 @@ PATIENCE_S = 1.0
 MAX_ALTERED = 8
 MAX_ALTERED_RANKS = 1024
 
+MAX_ASKED = 64
+"""In a world of so many ranks all are asked for their checksums when one tells of a change."""
+
+FEW_CHANGES = 3
+"""Of a rank that has told of so many changes a further one is no reason to ask: a loop that writes
+to its parameters by itself does so again and again."""
+
 UNWRAPPED = "unwrapped"
 """Ranks that nothing says to be replicas (they may be stages of a pipeline): only those that were
 equal once can part."""
@@ -104,6 +111,8 @@ class Replicas:
         """At which step each part was equal last."""
         self._altered: dict[int, Altered] = {}
         """The first change that each rank told of since then."""
+        self._changes: dict[int, int] = {}
+        """In how many stretches of equal replicas each rank told of one. Not saved."""
 
     def take(self, message: m.Checksums, received_s: float) -> bool:
         """Whether ranks differ in it that were equal until now, as far as they have told."""
@@ -115,8 +124,6 @@ class Replicas:
                 del self.pending[min(self.pending)]
             check = self.pending[key] = Check(message.step, message.first, replicas, received_s)
         check.take(message)
-        if message.altered:
-            self._changed(message)
         # Values that were asked for come when the difference is known already.
         known = self.divergences.get((replicas, message.first))
         if known is not None and not known.names and known.step <= message.step:
@@ -125,14 +132,20 @@ class Replicas:
         comparable = replicas != UNWRAPPED or part in self._equal
         return known is None and comparable and len(set(check.totals.values())) > 1
 
-    def _changed(self, message: m.Checksums) -> None:
-        known = self._altered.get(message.rank)
+    def changed(self, message: m.Checksums) -> bool:
+        """Keep the rank's own account of a change; whether it may be the beginning of a difference,
+        which its next check in common with the others shows."""
+        rank = message.rank
+        known = self._altered.get(rank)
         equal = self._equal.get((message.replicas, message.first), -1)
-        if known is not None and known.step > equal:
-            return  # the first one is what parted them
-        if known is not None or len(self._altered) < MAX_ALTERED_RANKS:
-            names = [name[:MAX_CHARS] for name in (message.altered or ())[:MAX_ALTERED]]
-            self._altered[message.rank] = Altered(message.step, names)
+        if not message.altered or (known is not None and known.step > equal):
+            return False  # the first one is what parted them
+        if known is None and len(self._altered) >= MAX_ALTERED_RANKS:
+            return False
+        names = [name[:MAX_CHARS] for name in message.altered[:MAX_ALTERED]]
+        self._altered[rank] = Altered(message.step, names)
+        self._changes[rank] = self._changes.get(rank, 0) + 1
+        return self._changes[rank] <= FEW_CHANGES
 
     def tick(self, complete: int, world: int, now_s: float) -> None:
         """Compare what is all there: ``complete`` is the last step all ranks told of, ``world`` how
@@ -179,6 +192,7 @@ class Replicas:
 
     def forget(self, rank: int) -> None:
         self._altered.pop(rank, None)
+        self._changes.pop(rank, None)
         for check in self.pending.values():
             check.totals.pop(rank, None)
 
