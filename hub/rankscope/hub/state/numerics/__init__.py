@@ -142,8 +142,8 @@ class Numerics:
     def _judge(self, state: "RunState", steps: range, among: Flags, now_s: float) -> None:
         some = some_skipped(self.columns, steps)
         may = self._may_have_outliers(steps, among)
+        find_twins(self.columns, steps, among)
         for step in steps:
-            find_twins(self.columns, step, among)
             if some:
                 # The first step may begin midway.
                 started = among & (state.ranks.start_step + 1 < step)

@@ -11,6 +11,9 @@ from rankscope.hub.state.numerics.columns import (
     NumericColumns,
 )
 
+FEW_RANKS = 64
+"""Up to so many are sooner compared one by one than sorted."""
+
 
 def some_skipped(columns: NumericColumns, steps: range) -> bool:
     """Whether any rank made no update at any of ``steps``, as far as they are kept."""
@@ -29,7 +32,28 @@ def lone_skips(columns: NumericColumns, step: int, among: Flags) -> list[int]:
     return np.flatnonzero(among & (updates == SKIPPED)).tolist()
 
 
-def find_twins(columns: NumericColumns, step: int, among: Flags) -> None:
+def find_twins(columns: NumericColumns, steps: range, among: Flags) -> None:
+    """Note for each rank whether another one had the same data at ``steps`` as it had."""
+    for step in steps[-1:] if _all_differ(columns, steps, among) else steps:
+        _find_twins(columns, step, among)
+
+
+def _all_differ(columns: NumericColumns, steps: range, among: Flags) -> bool:
+    """Whether at each of ``steps`` the same few ranks told of their data, and no two had the same:
+    then what is noted at the last of them is all that is left."""
+    slots = [columns.recent.slot(step) for step in steps]
+    if len(slots) < 2 or None in slots:
+        return False
+    ranks = np.flatnonzero(among)
+    if not 2 <= ranks.size <= FEW_RANKS:
+        return False
+    by_step: list[list[int]] = columns.fingerprints[np.ix_(ranks, slots)].T.tolist()
+    return all(
+        len(set(prints)) == len(prints) and NO_FINGERPRINT not in prints for prints in by_step
+    )
+
+
+def _find_twins(columns: NumericColumns, step: int, among: Flags) -> None:
     """Note for each rank whether another one had the same data at ``step`` as it had.
 
     What is the same from step to step is made up (a benchmark), and where all ranks come in equal
@@ -58,6 +82,10 @@ def _twins(prints: NDArray[np.int32], here: Flags) -> Integers:
     ranks = np.flatnonzero(here)
     if ranks.size < 2:
         return found
+    if ranks.size <= FEW_RANKS:
+        for party in _parties(ranks.tolist(), prints[ranks].tolist()):
+            found[party] = party[0]
+        return found
     _, first, party, count = np.unique(
         prints[ranks], return_index=True, return_inverse=True, return_counts=True
     )
@@ -66,3 +94,16 @@ def _twins(prints: NDArray[np.int32], here: Flags) -> Integers:
     shared = count[party] > 1
     found[ranks[shared]] = ranks[first[party]][shared]
     return found
+
+
+def _parties(ranks: list[int], prints: list[int]) -> list[list[int]]:
+    """Those of ``ranks`` that share their fingerprint, together; none where all come so."""
+    if len(set(prints)) == len(prints):
+        return []
+    by_print: dict[int, list[int]] = {}
+    for rank, one in zip(ranks, prints, strict=True):
+        by_print.setdefault(one, []).append(rank)
+    parties = list(by_print.values())
+    if len(parties) > 1 and len(set(map(len, parties))) == 1:
+        return []  # parties of equal size: tensor or pipeline parallel
+    return [party for party in parties if len(party) > 1]
