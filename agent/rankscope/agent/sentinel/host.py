@@ -4,6 +4,9 @@ import os
 import platform
 from pathlib import Path
 
+HEAD_BYTES = 512
+"""What is asked for is in the first lines."""
+
 
 def parse_available(meminfo: str) -> int | None:
     """``MemAvailable`` of ``/proc/meminfo`` in bytes; None where the kernel does not tell."""
@@ -16,7 +19,8 @@ def parse_available(meminfo: str) -> int | None:
 def memory_available_bytes() -> int | None:
     """What the machine could still give out without swapping."""
     try:
-        return parse_available(Path("/proc/meminfo").read_text())
+        with Path("/proc/meminfo").open("rb", buffering=0) as file:
+            return parse_available(file.read(HEAD_BYTES).decode("ascii", "replace"))
     except (OSError, ValueError, IndexError):
         return None
 
