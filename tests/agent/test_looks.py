@@ -79,14 +79,14 @@ class Looker:
             (self.glanced_s if passes else self.looked_s).append(now)
 
 
-def test_training_that_goes_on_is_looked_at_three_times_a_second() -> None:
+def test_training_that_goes_on_is_looked_at_twice_a_second() -> None:
     """Each look costs it a millisecond: what is between two is a glance."""
     looker = Looker(stops_s=1e9)
-    looker.live(30.0)
+    looker.live(45.0)
     gaps_s = [b - a for a, b in pairwise(looker.looked_s)]
     assert max(gaps_s) == pytest.approx(looks.GOING_S)
     assert len(looker.looked_s) == pytest.approx(100, abs=2)
-    assert len(looker.glanced_s) <= len(looker.looked_s) + 2
+    assert len(looker.glanced_s) <= 2 * len(looker.looked_s) + 2
 
 
 @pytest.mark.parametrize("stops_s", [10 + n / 37 for n in range(12)])
@@ -104,7 +104,7 @@ def test_a_thread_that_stands_is_looked_at_within_a_quarter_of_a_second(stops_s:
 def test_a_long_phase_of_a_long_step_is_no_standing() -> None:
     """Where phases last for seconds as a rule, none of them calls for more looks."""
     looker = Looker(stops_s=1e9, step_s=2.0, phase_s=0.9)
-    looker.live(30.0)
+    looker.live(45.0)
     assert len(looker.looked_s) == pytest.approx(100, abs=2)
     assert not looker.glanced_s
 
@@ -114,7 +114,7 @@ def test_ranks_of_a_node_look_and_glance_at_the_same_moments(off_s: float) -> No
     """One that wakes a little before its moment, or after it, does not fall out of step."""
     for moment in range(400):
         now = moment * looks.GLANCE_S + off_s
-        assert looks.is_due(now, looks.GOING_S, now - 0.16) == (moment % 2 == 0)
+        assert looks.is_due(now, looks.GOING_S, now - 0.16) == (moment % 3 == 0)
 
 
 @pytest.mark.parametrize("late_s", [0.0, 0.03, 0.1, 0.149])
@@ -151,7 +151,7 @@ def test_what_the_hub_says_is_heard_before_the_next_look(
         agent.close()
 
 
-def test_memory_that_rises_is_looked_at_twice_as_often(hub: Listener) -> None:
+def test_memory_that_rises_is_looked_at_more_often(hub: Listener) -> None:
     """Whether it grows is told by a number of readings; once it stays as it is, that is over."""
     model = torch.nn.Linear(4, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -176,8 +176,7 @@ def test_memory_that_rises_is_looked_at_twice_as_often(hub: Listener) -> None:
         assert not talk.memory_rises(time.monotonic() + 60.0)
     finally:
         agent.close()
-    going_s = looks.every_s(2, going=True)
-    assert looks.every_s(2, going=True, rises=True) == going_s / 2
+    assert looks.every_s(2, going=True, rises=True) == looks.GLANCE_S < looks.GOING_S
 
 
 def test_a_bell_ends_the_wait_for_a_hub_that_says_nothing() -> None:

@@ -4,9 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from rankscope.hub.rhythm import CALM_TICK_S, MIN_TICK_S, TICK_S, Rhythm
+from rankscope.agent import looks
+from rankscope.hub import rhythm as pace
+from rankscope.hub.diagnose.gil_held import SILENT_S
+from rankscope.hub.rhythm import CALM_TICK_S, CLOCK_S, MIN_TICK_S, TICK_S, Rhythm
 from rankscope.protocol import messages as m
 from support.collectives import TOKENS, Job
+from support.numericworld import NumericWorld
 from support.world import World
 
 
@@ -30,17 +34,34 @@ def test_ranks_that_go_on_are_looked_at_less_often() -> None:
     """Nothing can come of it: news makes the hub look at once."""
     world = steady()
     rhythm = Rhythm(world.now_s)
-    for _ in range(4):
+    for _ in range(5):
         world.step(step_s=0.1)
     world.core.state.urgent = False
     assert rhythm.due_s(world.core, world.now_s) == pytest.approx(rhythm.ticked_s + CALM_TICK_S)
+
+
+def test_a_calm_hub_wakes_for_what_comes_and_for_nothing_else() -> None:
+    """Ranks that speak every 0.45 s, at the moments of their node: every second time it looks."""
+    world = steady()
+    rhythm = Rhythm(world.now_s)
+    for beat in range(1, 9):
+        world.core.state.urgent = False
+        next_s = world.now_s + looks.GOING_S
+        assert rhythm.due_s(world.core, world.now_s) > next_s + 0.04
+        while world.now_s < next_s - 1e-9:
+            world.step(step_s=0.09)
+        due_s = rhythm.due_s(world.core, world.now_s, awake=True)
+        assert (due_s <= world.now_s) is (beat % 2 == 0)
+        if due_s <= world.now_s:
+            world.tick()
+            rhythm.ticked(world.now_s)
 
 
 def test_a_hub_that_is_awake_looks_before_it_sleeps_again() -> None:
     """What it has just heard has paid for most of what a diagnosis costs."""
     world = steady()
     rhythm = Rhythm(world.now_s)
-    for _ in range(6):  # more than AWAKE_TICK_S, less than CALM_TICK_S
+    for _ in range(7):  # more than AWAKE_TICK_S, less than CALM_TICK_S
         world.step(step_s=0.1)
     world.core.state.urgent = False
     assert rhythm.due_s(world.core, world.now_s, awake=True) <= world.now_s
@@ -52,7 +73,8 @@ def test_a_rank_that_stands_is_looked_at_as_soon_as_that_is_trouble() -> None:
     world = steady()
     due_s = due_in_s(world)
     assert TICK_S < due_s < CALM_TICK_S
-    world.now_s += 0.3
+    assert due_in_s(world, 0.0) == due_s
+    world.now_s += 0.4
     assert due_in_s(world) == pytest.approx(TICK_S)
 
 
@@ -71,7 +93,7 @@ def test_a_long_phase_of_a_long_step_is_no_trouble() -> None:
 def test_one_rank_that_stands_is_enough() -> None:
     """The others go on for a while, as far as they come without it."""
     world = steady(3)
-    for _ in range(3):
+    for _ in range(4):
         world.step(0, 2, step_s=0.1)
     world.tick()
     assert due_in_s(world) == pytest.approx(TICK_S)
@@ -114,6 +136,45 @@ def test_a_verdict_is_looked_at_at_the_quicker_pace() -> None:
     assert job.world.kinds() == ["missing-collective"]
     job.world.phase(0, m.Phase.BACKWARD).phase(1, m.Phase.BACKWARD)
     assert due_in_s(job.world) == pytest.approx(TICK_S)
+
+
+def test_a_number_that_is_not_finite_keeps_the_hub_at_its_quicker_pace() -> None:
+    """Its verdict waits for what the other ranks tell of the same step."""
+    world = NumericWorld(2).clean(4)
+    world.sees(1, m.Stage.LOSS)
+    world.tick()
+    assert world.kinds() == []
+    assert due_in_s(world) == pytest.approx(TICK_S)
+
+
+def test_a_rank_that_falls_silent_is_looked_at_when_that_is_silence() -> None:
+    """Not a quarter of a second later: what holds its interpreter is to be known within one."""
+    world = steady(2)
+    heard_s = world.now_s
+    for ticked_s in (0.4, 0.62, 0.7):
+        rhythm = Rhythm(heard_s + ticked_s)
+        world.core.state.urgent = False
+        due_s = rhythm.due_s(world.core, heard_s + max(0.61, ticked_s))
+        later_s = min(ticked_s + TICK_S, SILENT_S + CLOCK_S)
+        assert due_s == pytest.approx(heard_s + later_s)
+    rhythm = Rhythm(heard_s + 0.9)  # it was looked at since
+    assert rhythm.due_s(world.core, heard_s + 0.9) == pytest.approx(heard_s + 0.9 + TICK_S)
+
+
+@pytest.mark.parametrize(
+    ("slept_s", "client_s", "lingers"),
+    [
+        (0.4, None, True),
+        (0.4, 10.0, True),
+        (0.4, 99.5, False),
+        (0.001, None, False),
+    ],
+)
+def test_a_hub_that_is_woken_waits_for_all_ranks_of_the_node(
+    slept_s: float, client_s: float | None, lingers: bool
+) -> None:
+    """Not where a client waits for its answer, and not where there is enough to do."""
+    assert pace.lingers(slept_s, 100.0, client_s) is lingers
 
 
 def test_before_anybody_is_heard_the_hub_keeps_its_quicker_pace() -> None:

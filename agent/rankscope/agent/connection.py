@@ -22,6 +22,7 @@ class Connection:
         self._context = zmq.Context(io_threads=1)
         self._socket = self._context.socket(zmq.DEALER)
         self._poll: select.poll | None = None  # of the socket, and of the one bell of its thread
+        self._told = False  # nothing had come, and whatever comes makes the descriptor say so
         options: dict[int, int | bytes] = {
             zmq.LINGER: LINGER_MS,
             zmq.IPV6: "[" in address.endpoint,
@@ -31,7 +32,7 @@ class Connection:
             zmq.SNDHWM: SEND_QUEUE,
             zmq.RCVHWM: SEND_QUEUE,
             zmq.MAXMSGSIZE: limits.MAX_INBOUND_FRAME_BYTES,
-            zmq.HEARTBEAT_IVL: 1000,
+            zmq.HEARTBEAT_IVL: 2500,
             zmq.HEARTBEAT_TIMEOUT: 5000,
             zmq.RECONNECT_IVL: 100,
             zmq.RECONNECT_IVL_MAX: 1000,
@@ -54,7 +55,7 @@ class Connection:
             self._poll.register(int(self._socket.getsockopt(zmq.FD)), select.POLLIN)
             self._poll.register(bell.descriptor, select.POLLIN)
         # libzmq's descriptor tells of what came since this was asked, and of nothing before.
-        if self._has_come():
+        if not self._told and self._has_come():
             return True
         ready = self._poll.poll(math.ceil(wait_s * 1000))
         for descriptor, _ in ready:
@@ -64,14 +65,18 @@ class Connection:
         return bool(ready) and self._has_come()
 
     def _has_come(self) -> bool:
-        return bool(int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
+        come = bool(int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
+        self._told = not come
+        return come
 
     def takes(self) -> bool:
         """Whether the socket would take a frame now."""
+        self._told = False
         return bool(int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLOUT)
 
     def send(self, frame: bytes) -> bool:
         """Whether the socket took ``frame``. False: no hub, or a queue that is full."""
+        self._told = False  # what came meanwhile may be told of to this call
         try:
             self._socket.send(frame, zmq.NOBLOCK)
         except zmq.Again:
@@ -81,6 +86,7 @@ class Connection:
     def receive(self, wait_s: float = 0.0) -> list[Message]:
         """All messages that are there; with ``wait_s``, the first may take that long to come."""
         messages: list[Message] = []
+        self._told = False
         if wait_s > 0 and not self._socket.poll(int(wait_s * 1000) or 1):
             return messages
         # Asked before, for nearly always there is nothing: an exception costs more than that.

@@ -15,10 +15,11 @@ STANDING_S = 0.1
 GLANCE_S = 0.15
 """Between two glances at a thread that goes on."""
 
-GOING_S = 0.3
-"""Between two looks at it. Not more: what happens in a rank is to be seen within that. While its
-memory rises there is a look in place of each glance: whether it grows is told by the number of
-readings."""
+GOING_S = 0.45
+"""Between two looks at it, three glances apart. Not more: half of that is what it takes on average
+until something that happens in a rank can be seen, which is to be less than 0.3 s; and a hub misses
+a rank of which it hears nothing for 0.5 s. While its memory rises there is a look in place of each
+glance: whether it grows is told by the number of readings."""
 
 STANDS_STEPS = 0.5
 """A thread whose steps take long has to have stood for so much of one, too."""

@@ -46,8 +46,9 @@ from rankscope.protocol.messages import (
 log = logging.getLogger("rankscope")
 
 MEMORY_EVERY_S = 0.12
-RISEN_BYTES = 1 << 20
-"""By so much memory exceeds all that it was before where it is said to rise, …"""
+RISEN_BYTES, RISEN_SHARE = 4 << 20, 1 / 256
+"""By more than both (the second of what is taken) memory exceeds all that it was before where it is
+said to rise: a quarter of what the hub calls growth, …"""
 
 RISES_S = 2.0
 """… and for so long after."""
@@ -326,7 +327,7 @@ class Talk:
         memory = self._memory = observer.ask(observer.memory, observer.memory.read)
         if memory is not None:
             taken_bytes = memory.peak_allocated_bytes or memory.anonymous_bytes or 0
-            if taken_bytes >= self._most_bytes + RISEN_BYTES:
+            if taken_bytes >= self._most_bytes + max(RISEN_BYTES, taken_bytes * RISEN_SHARE):
                 self._most_bytes, self._rose_s = taken_bytes, now
 
     def memory_rises(self, now: float) -> bool:

@@ -1,10 +1,10 @@
 """When the hub diagnoses next. Pure.
 
-Four times a second; at once where something happened that is worth it; and less than half as often
-while little can come of it: every rank goes on, none has ended and nobody waits for an answer. A
-round finds the caches cold and takes some milliseconds of a core that training could have. What is
-left then is what the numbers of steps tell: a rank says them within 0.3 s, so that this, too, is
-known within a second.
+Four times a second; at once where something happened that is worth it; and with every other beat of
+the ranks, in the same waking, while little can come of it: every rank goes on, none has ended and
+nobody waits for an answer. A round finds the caches cold and takes some milliseconds of a core that
+training could have. What is left then is what the numbers of steps tell: a rank says them within
+0.45 s, and they wait for at most as long here, so that this, too, is known within a second.
 """
 
 import math
@@ -12,15 +12,34 @@ import math
 import numpy as np
 
 from rankscope.hub.core import Core
-from rankscope.hub.diagnose.hang.scene import TROUBLE_S
-from rankscope.hub.state import RunState
+from rankscope.hub.diagnose.gil_held import SILENT_S
+from rankscope.hub.diagnose.hang.scene import UNSAID_S
+from rankscope.hub.liveness import live
+from rankscope.hub.state import RunState, silence
 from rankscope.hub.state.moved import moved_s
 from rankscope.hub.state.ranks import UNOBSERVED
 
 TICK_S = 0.25
-CALM_TICK_S = 0.65
+CALM_TICK_S = 1.0
 AWAKE_TICK_S = 0.5
 """The same where the hub is awake anyway, having heard something: it costs less then."""
+
+QUIET_S = UNSAID_S + 0.05
+"""A rank of which nothing has moved for so long is looked at why: one that goes on says so within
+0.45 s, and none is late before that. Whoever stands says so, and what it does, sooner."""
+
+FEW_RANKS = 1024
+"""When the first of more than these stands still is not worked out before its time."""
+
+LINGER_S = 0.004
+"""So long a hub that was woken waits before it takes what has come: the ranks of a node speak at
+the same moments (``agent/…/moments.py``), and one waking serves them all."""
+
+CLIENT_S = 2.0
+"""Not while a client asks more often than this: it waits for its answer."""
+
+CLOCK_S = 0.001
+"""What is silent for longer than so long is so at the next tick of the clock."""
 
 MIN_TICK_S = 0.05
 """An urgent diagnosis follows the one before no sooner."""
@@ -32,6 +51,7 @@ class Rhythm:
     def __init__(self, now_s: float) -> None:
         self.ticked_s = now_s
         self._calm_until_s = -math.inf
+        self._seen_version = -1
 
     def ticked(self, now_s: float) -> None:
         self.ticked_s = now_s
@@ -42,14 +62,39 @@ class Rhythm:
             return self.ticked_s + MIN_TICK_S
         soon_s = self.ticked_s + TICK_S
         late_s = self.ticked_s + (AWAKE_TICK_S if awake else CALM_TICK_S)
-        if not soon_s <= now_s < late_s:
+        if now_s >= late_s:
             return soon_s
         told = any(finding.severity == "critical" for finding in core.know.findings)
-        if told or core.know.asked is not None or core.state.numerics.replicas.divergences:
+        numerics = core.state.numerics
+        numbers = numerics.episodes.current is not None or numerics.replicas.divergences
+        if told or numbers or core.know.asked is not None:
             return soon_s
-        if now_s >= self._calm_until_s:  # ranks only move on: before that it holds
-            self._calm_until_s = calm_until_s(core.state)
-        return max(soon_s, min(late_s, self._calm_until_s))
+        # Ranks only move on: until then it holds. But to see that they have, now that something has
+        # come anyway, is cheaper than to wake for it.
+        version = core.state.version
+        if now_s >= self._calm_until_s or (
+            self._calm_until_s < late_s
+            and self._seen_version != version
+            and core.state.size() <= FEW_RANKS
+        ):
+            self._calm_until_s, self._seen_version = calm_until_s(core.state), version
+        due_s = max(soon_s, min(late_s, self._calm_until_s))
+        return min(due_s, self._mute_s(core.state)) if now_s >= self._calm_until_s else due_s
+
+    def _mute_s(self, state: RunState) -> float:
+        """When a rank that has said nothing since the last diagnosis is to be looked at from
+        outside; infinite where it was then."""
+        silent_s = silence.since_s(state.ranks)[: state.size()][live(state)]
+        mute_s = float(np.min(silent_s, initial=math.inf)) + SILENT_S + CLOCK_S
+        return mute_s if mute_s >= self.ticked_s + MIN_TICK_S else math.inf
+
+
+def lingers(slept_s: float, now_s: float, client_s: float | None) -> bool:
+    """Whether a hub that slept for ``slept_s``, until a message came, waits for more to come.
+
+    ``client_s`` is when it last heard a client. One that is woken again at once is busy.
+    """
+    return slept_s > LINGER_S and (client_s is None or now_s - client_s >= CLIENT_S)
 
 
 def calm_until_s(state: RunState) -> float:
@@ -70,4 +115,4 @@ def calm_until_s(state: RunState) -> float:
     if first_s != first_s:
         return -math.inf
     step_s = float(np.fmin.reduce(ranks.step_s[heard]))  # NaN before the first
-    return first_s + (step_s if step_s > TROUBLE_S else TROUBLE_S)
+    return first_s + (step_s if step_s > QUIET_S else QUIET_S)

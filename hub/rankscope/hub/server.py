@@ -7,7 +7,7 @@ from typing import Protocol
 
 from rankscope.hub.core import Core
 from rankscope.hub.lifetimes import Lifetimes
-from rankscope.hub.rhythm import Rhythm
+from rankscope.hub.rhythm import LINGER_S, Rhythm, lingers
 from rankscope.hub.sockets import Sockets
 
 MAX_ROUND_S = 0.05
@@ -50,9 +50,12 @@ def serve_live(
     rhythm = Rhythm(started_s)
     core.tick(started_s)
     while True:
+        asleep_s = clock.now_s()
+        ready = sockets.poll(max(0.0, rhythm.due_s(core, asleep_s) - asleep_s))
         now_s = clock.now_s()
-        sockets.poll(max(0.0, rhythm.due_s(core, now_s) - now_s))
-        now_s = clock.now_s()
+        if ready and lingers(now_s - asleep_s, now_s, core.client_s):
+            time.sleep(LINGER_S)
+            now_s = clock.now_s()
         handle(core, sockets, now_s)
         if now_s >= rhythm.due_s(core, now_s, awake=True):
             core.tick(now_s)

@@ -1,6 +1,7 @@
 """The hub's sockets: one ROUTER with CURVE for all peers, one REP for ZAP."""
 
 import errno
+import math
 import time
 from collections.abc import Iterator, Mapping
 
@@ -41,7 +42,7 @@ class Sockets:
         router.rcvhwm = MESSAGES_QUEUED
         router.backlog = 1024
         router.handshake_ivl = 5000
-        router.heartbeat_ivl = 1000
+        router.heartbeat_ivl = 2500
         router.heartbeat_timeout = 5000
         router.tcp_keepalive = 1
         router.zap_domain = b"rankscope"
@@ -83,7 +84,10 @@ class Sockets:
     def poll(self, timeout_s: float) -> set[object]:
         """Wait for something to do; ZAP requests are answered here. What is readable."""
         try:
-            ready = {source for source, _ in self._poller.poll(max(0, int(timeout_s * 1000)))}
+            # Rounded up: who woke within the last millisecond would go round and round until it
+            # is over.
+            waited = self._poller.poll(max(0, math.ceil(timeout_s * 1000)))
+            ready = {source for source, _ in waited}
         except zmq.ZMQError as error:
             if error.errno == errno.EINTR:
                 return set()

@@ -1,5 +1,7 @@
 """A rank that is mute because its interpreter is held."""
 
+import pytest
+
 from rankscope.protocol import messages as m
 from support.collectives import TOKENS, Job
 from support.hangs import only, training
@@ -120,3 +122,29 @@ def test_a_mute_rank_is_asked_from_outside_only_when_the_others_wait() -> None:
     job.world.advance(2.0)
     asked = [what for _, what in job.world.replies() if isinstance(what, m.Inquire)]
     assert m.Inquire(1, ("foreign_stacks",)) in asked
+
+
+@pytest.mark.parametrize(
+    ("since_beat_s", "says_it_stands", "asked"),
+    [(0.45, False, False), (0.45, True, True), (0.56, False, True)],
+)
+def test_others_between_two_beats_go_on_unless_they_have_said_that_they_stand(
+    since_beat_s: float, says_it_stands: bool, asked: bool
+) -> None:
+    """Whoever goes on speaks every 0.45 s: a mute rank beside him is not read from outside."""
+    job = training(ranks=2)
+    world = job.world
+    for host in world.hosts:
+        world.report(host)
+    world.ranks[1].mute = True
+    for _ in range(9):
+        world.step(0, step_s=0.1)
+    if says_it_stands:
+        world.now_s += 0.15
+        world.beat(0)
+        since_beat_s -= 0.15
+    world.now_s += since_beat_s
+    world.replies()
+    world.tick()
+    inquiries = [what for _, what in world.replies() if isinstance(what, m.Inquire)]
+    assert (m.Inquire(1, ("foreign_stacks",)) in inquiries) is asked

@@ -32,7 +32,7 @@ class Link:
             zmq.IMMEDIATE: 1,
             zmq.SNDHWM: 1000,
             zmq.MAXMSGSIZE: limits.MAX_REPLY_FRAME_BYTES,
-            zmq.HEARTBEAT_IVL: 1000,
+            zmq.HEARTBEAT_IVL: 2500,
             zmq.HEARTBEAT_TIMEOUT: 5000,
             zmq.RECONNECT_IVL: 50,
             zmq.RECONNECT_IVL_MAX: 1000,

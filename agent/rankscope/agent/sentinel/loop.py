@@ -32,7 +32,7 @@ from rankscope.agent.sentinel.watch import Watch
 from rankscope.protocol import limits
 from rankscope.protocol.messages import Inquire, Message, Operation, Refused, RunOver, WhoAreYou
 
-REPORT_S = 1.0
+REPORT_S = 2 * stopped.POLL_S
 HELLO_GAP_S = 0.2
 """A hub that asks several times in one breath gets one hello."""
 MAX_CALLS = 48
@@ -68,7 +68,7 @@ class Loop:
         say: Callable[[str], None],
         renew: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``renew`` says every second whether this is still the node's one sentinel."""
+        """``renew`` says with every report whether this is still the node's one sentinel."""
         self._renew = renew
         self._settings = settings
         self._link = link

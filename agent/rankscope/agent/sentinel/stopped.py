@@ -2,10 +2,13 @@
 
 from typing import Literal
 
+from rankscope.agent import looks
+
 State = Literal["alive", "stopped", "ended"]
 
-POLL_S = 0.25
-"""How often the letters are read: stopping makes no event that a stranger could wait for."""
+POLL_S = looks.GOING_S
+"""How often the letters are read: stopping makes no event that a stranger could wait for. At the
+same moments as the ranks look at themselves."""
 
 YOUNG_POLL_S = 0.1
 YOUNG_S = 10.0

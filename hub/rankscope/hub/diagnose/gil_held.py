@@ -7,7 +7,7 @@ is a thread that keeps it and computes, as a garbage collection does, for half a
 
 import numpy as np
 
-from rankscope.hub.diagnose.hang.scene import TROUBLE_S, critical_s, late_s, warmed_up
+from rankscope.hub.diagnose.hang.scene import critical_s, late_s, stands, warmed_up
 from rankscope.hub.diagnose.hang.words import frames_text
 from rankscope.hub.diagnose.text import (
     at_text,
@@ -121,7 +121,8 @@ def _silent(state: RunState, now_s: float) -> list[int]:
     if not silent.any():
         return []
     speaking = alive & ~silent
-    if (now_s - moved_s(state)[:size][speaking] < TROUBLE_S).any():
+    idle_s = now_s - moved_s(state)[:size][speaking]
+    if not stands(idle_s, now_s - ranks.heard_s[:size][speaking]).all():
         return []  # the others go on, so it goes on too
     return [
         rank

@@ -21,7 +21,11 @@ from rankscope.hub.state.moved import moved_s
 from rankscope.hub.state.ranks import FINISHED, RECENT_STEPS, STOPPED
 
 TROUBLE_S = 0.4
-"""What moved within this time is not looked at."""
+"""What moved within this time is not looked at, …"""
+
+UNSAID_S, SAID_S = 0.55, 0.1
+"""… nor what moved within the first of these and has not spoken since, the second after it moved: a
+rank that goes on moves with every word, and speaks every 0.45 s."""
 
 LATE_S = 0.6
 LATE_STEPS = 3.0
@@ -157,7 +161,7 @@ def look(state: RunState, now_s: float) -> Scene | None:
     since_s = np.fmax(moved_s(state), ranks.excused_s)[:size]
     # What moved while the hub was away is not known yet.
     idle_s: Floats = np.minimum(now_s - since_s, now_s - state.away_until_s)
-    still: Flags = alive & (idle_s >= TROUBLE_S)
+    still = alive & stands(idle_s, now_s - ranks.heard_s[:size])
     if not still.any() and not failed:
         return None
     groups = table(state)
@@ -178,6 +182,12 @@ def look(state: RunState, now_s: float) -> Scene | None:
         failed=set(failed),
         behind={rank for wait in failures for rank in wait.missing},
     )
+
+
+def stands(idle_s: Floats, silent_s: Floats) -> Flags:
+    """Which ranks are looked at, that have not moved for ``idle_s`` nor spoken for ``silent_s``."""
+    found: Flags = (idle_s >= TROUBLE_S) & ((idle_s >= UNSAID_S) | (idle_s - silent_s >= SAID_S))
+    return found
 
 
 def late_s(state: RunState) -> float:
