@@ -62,7 +62,9 @@ def square_layers(width: int) -> Any:
 def training(model: Any, width: int) -> tuple[Any, Step]:
     """An optimizer of ``model``, and its step on a random batch."""
     import torch
+    import torch.distributed as dist
 
+    torch.manual_seed(dist.get_rank())  # each rank trains on data of its own
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
 
     def step(batch: int) -> float:
