@@ -60,7 +60,7 @@ def played(monkeypatch: pytest.MonkeyPatch, frames: list[tuple[float, str, bytes
     world.tick()
     world.core.outbox.clear()
     play = Played(world, frames)
-    monkeypatch.setattr(server.time, "sleep", play.sleep)
+    monkeypatch.setattr("rankscope.hub.server.time.sleep", play.sleep)
     server.serve_live(world.core, play, play, Lifetimes(), play)  # type: ignore[arg-type]
     return play
 

@@ -41,13 +41,13 @@ def find_twins(columns: NumericColumns, steps: range, among: Flags) -> None:
 def _all_differ(columns: NumericColumns, steps: range, among: Flags) -> bool:
     """Whether at each of ``steps`` the same few ranks told of their data, and no two had the same:
     then what is noted at the last of them is all that is left."""
-    slots = [columns.recent.slot(step) for step in steps]
-    if len(slots) < 2 or None in slots:
+    slots = [slot for step in steps if (slot := columns.recent.slot(step)) is not None]
+    if not 2 <= len(slots) == len(steps):
         return False
     ranks = np.flatnonzero(among)
     if not 2 <= ranks.size <= FEW_RANKS:
         return False
-    by_step: list[list[int]] = columns.fingerprints[np.ix_(ranks, slots)].T.tolist()
+    by_step: list[list[int]] = columns.fingerprints[ranks][:, slots].T.tolist()
     return all(
         len(set(prints)) == len(prints) and NO_FINGERPRINT not in prints for prints in by_step
     )
@@ -83,8 +83,8 @@ def _twins(prints: NDArray[np.int32], here: Flags) -> Integers:
     if ranks.size < 2:
         return found
     if ranks.size <= FEW_RANKS:
-        for party in _parties(ranks.tolist(), prints[ranks].tolist()):
-            found[party] = party[0]
+        for together in _parties(ranks.tolist(), prints[ranks].tolist()):
+            found[together] = together[0]
         return found
     _, first, party, count = np.unique(
         prints[ranks], return_index=True, return_inverse=True, return_counts=True
