@@ -33,7 +33,11 @@ def test_a_checkpoint_is_asked_for_and_complete_while_training_goes_on(tmp_path:
             "step": outcome["step"],
             "path": outcome["path"],
             "verified": True,
+            "resumed": False,
+            "notfinite": "",
+            "finite_step": None,
         }
+        assert (outcome["notfinite"], found["notfinite"]) == ("", "")
         assert kinds(after) == []
 
 
