@@ -35,9 +35,9 @@ class Pace:
         self._steps_s: deque[float] = deque(maxlen=5)
 
     @property
-    def a_step_s(self) -> float:
-        """What ``share`` allows each step; anything while it is not known how long steps take."""
-        return self._share * median(self._steps_s) if len(self._steps_s) >= 3 else math.inf
+    def step_s(self) -> float:
+        """How long steps take; infinite while that is not known."""
+        return median(self._steps_s) if len(self._steps_s) >= 3 else math.inf
 
     def due(self, step: int) -> bool:
         return step % self.every == 0

@@ -12,12 +12,14 @@ from typing import Final
 from rankscope.agent.probes.pace import Pace
 
 SHARE: Final = 0.003
-"""The share of a step's time that reading large gradients may take, on average. All looks at
-numbers together may take one per cent (replicas 0.2 %, parameters, reduced norms and notes 0.1 %
-each)."""
+"""The share of a step's time that reading large gradients takes at most, on average, where they
+take turns. All looks at numbers together may take one per cent (replicas 0.2 %, parameters, reduced
+norms and notes 0.1 % each)."""
 
+QUICK_SHARE: Final = 0.005
 FREE_S: Final = 0.0005
-"""Reading that takes less, at its quickest, is done at every step."""
+"""Reading that takes less than such a share, or less than this, at its quickest, is done at every
+step."""
 
 FORGETS: Final = 1.02
 """By so much the least that a reading ever took grows with each further one."""
@@ -59,7 +61,7 @@ class Turns:
         if self.cost_s and not self.left_out:
             # Whether any is left out follows from what reading is at its quickest, so that none is
             # because of what else runs; how many are, from what it takes as things are.
-            quick = self._quickest_s <= max(FREE_S, self._pace.a_step_s)
+            quick = self._quickest_s <= max(FREE_S, QUICK_SHARE * self._pace.step_s)
             self._pace.took(before, now_s, 0.0 if quick else self.cost_s)
         self.cost_s = self._quickest_s = 0.0
         self.left_out = not self._pace.due(number)
