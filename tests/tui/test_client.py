@@ -264,7 +264,7 @@ def test_a_hub_that_was_slow_has_as_long_to_come_back_as_any(
     key = keys.ClientKey("viewer", "run-1", mine.public, mine.secret, pair.public)
     reply = codec.encode(m.ViewReply(1, "status", 1, 7.0, False, msgspec.Raw(b"\xc0")))
 
-    def serve(client: HubClient, bound: threading.Event) -> None:
+    def serve(client: HubClient, bound: threading.Event, heard: threading.Event) -> None:
         with zmq.Context() as context:
             for answers in (False, True):
                 with context.socket(zmq.ROUTER) as socket:
@@ -275,20 +275,22 @@ def test_a_hub_that_was_slow_has_as_long_to_come_back_as_any(
                     wait_until(lambda: bind(socket, endpoint), "the port")
                     bound.set()
                     peer = socket.recv_multipart()[0]
-                    if answers:
+                    if answers:  # what a client has not read goes with the connection
                         socket.send_multipart([peer, reply])
-                waited_s[0] = 1000.0
+                        assert heard.wait(60)
+                    waited_s[0] = 1000.0
                 if not answers:
                     wait_until(lambda: client._link.nobody, "the loss of the hub")
 
     with HubClient(endpoint, key) as client:
-        bound = threading.Event()
-        hub = threading.Thread(target=serve, args=(client, bound), daemon=True)
+        bound, heard = threading.Event(), threading.Event()
+        hub = threading.Thread(target=serve, args=(client, bound, heard), daemon=True)
         hub.start()
         try:
             assert bound.wait(60)
             assert client.ask("status", timeout_s=1e5).hub_s == 7.0
         finally:
+            heard.set()
             hub.join(60)
 
 

@@ -225,14 +225,18 @@ class HubClient:
             raise self._gone
         waited_s = self._timeout_s if timeout_s is None else timeout_s
         frames = [codec.encode(message) for message in (first, request) if message is not None]
-        start_s = there_s = time.monotonic()
+        start_s = time.monotonic()
+        gone_s: float | None = None  # since when it is seen that nobody is there
         sent = False
         while True:
             now_s = time.monotonic()
             elapsed_s = now_s - start_s
             if not self._link.nobody:
-                there_s = now_s
-            if elapsed_s >= waited_s or now_s - there_s >= NOBODY_PATIENCE_S:
+                gone_s = None
+            elif gone_s is None:
+                gone_s = now_s
+            given_up = gone_s is not None and now_s - gone_s >= NOBODY_PATIENCE_S
+            if elapsed_s >= waited_s or given_up:
                 answer = self._left(request) if sent else None
                 if answer is not None:  # this process was away: the hub was not silent
                     return answer
