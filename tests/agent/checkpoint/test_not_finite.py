@@ -192,6 +192,19 @@ def test_those_that_hold_nan_take_no_good_ones_place(tmp_path: Path) -> None:
     assert names(tmp_path) == [3, 5, 6, 7]
 
 
+def test_those_that_hold_inf_do_not_take_the_last_finite_ones_away(tmp_path: Path) -> None:
+    """A run goes on from these by itself as long as there are any: they must still be there."""
+    for step in (1, 2, 3):
+        save(tmp_path, step, keep=2)
+    for step in (4, 5, 6):
+        save(tmp_path, step, math.inf, keep=2)
+    assert names(tmp_path) == [2, 3, 5, 6]
+    save(tmp_path, 7, math.nan, keep=2)
+    resumed = Checkpointer(state={"model": model()}, dir=tmp_path).resume("auto")
+    assert resumed is not None
+    assert (resumed.step, resumed.notfinite) == (3, "")
+
+
 def test_a_checkpoint_of_before_says_nothing_of_it(tmp_path: Path) -> None:
     """It is gone on from, as ever."""
     path = Path(save(tmp_path, 1, math.nan).path)

@@ -2,8 +2,10 @@
 
 import logging
 import shutil
+from collections import Counter
 from pathlib import Path
 
+from rankscope.agent.checkpoint.notfinite import FINITE, INF, NAN
 from rankscope.agent.checkpoint.publish import REMOVED
 from rankscope.protocol import checkpoints
 
@@ -15,7 +17,7 @@ class Retention:
 
     Only checkpoints whose bytes were verified count, and an operator's neither count nor go: so
     there are never fewer than ``keep`` good ones because of bad ones that are newer. Those that
-    hold NaN are counted by themselves, and as many are kept.
+    hold NaN are counted by themselves, and so are those that hold Inf: as many are kept of each.
     """
 
     def __init__(self, directory: Path, keep: int | None) -> None:
@@ -34,16 +36,13 @@ class Retention:
 
     def _retire(self, keep: int) -> None:
         found, _ = checkpoints.find(self._directory)
-        count = spoilt = 0
+        kept: Counter[str] = Counter()
         for one in found:
             if one.trouble or one.operators:
                 continue
-            if one.spoilt:
-                spoilt += 1
-                if spoilt <= keep:
-                    continue
-            elif count < keep:
-                count += self._is_verified(one.name)
+            holds = NAN if one.spoilt else INF if one.notfinite else FINITE
+            if kept[holds] < keep:
+                kept[holds] += one.spoilt or self._is_verified(one.name)
                 continue
             # Under another name first: a directory that is only half there must not look like one.
             doomed = self._directory / f"{REMOVED}{one.name}"
