@@ -264,7 +264,12 @@ def test_what_cannot_be_asked_for_is_refused_in_words() -> None:
     assert "rank 1 cannot follow requests" in command(world, "stop").text
     controlled(world, 1)
     world.kill(1).tick()
-    assert "rank 1 has ended" in command(world, "stop").text
+    assert "rank 1 has ended: the ranks cannot agree without it" in command(world, "stop").text
+    several = ready(ranks=3)
+    several.kill(0)
+    several.kill(1).tick()
+    text = command(several, "stop").text
+    assert "ranks 0 1 have ended: the ranks cannot agree without them" in text
     world.finish(0).advance(1.0)
     assert command(world, "stop").text == "the run is over"
     assert command(world, "resume").text == "the run is over"
@@ -277,7 +282,7 @@ def test_ranks_that_are_not_all_attached_are_named() -> None:
     world.hello(0)
     controlled(world, 0)
     text = command(world, "stop").text
-    assert text == "ranks 1 2 has not been heard of: attach is to be called on all ranks"
+    assert text == "ranks 1 2 have not been heard of: attach is to be called on all ranks"
 
 
 def test_a_loop_that_does_not_look_is_told_of() -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from rankscope.hub import possible
 from rankscope.hub.liveness import live
-from rankscope.hub.possible import some
+from rankscope.hub.possible import have, some
 from rankscope.hub.runstate import ended_s, run_state
 from rankscope.hub.state import RunState
 from rankscope.hub.state.controls import End, Row
@@ -279,7 +279,7 @@ class Orders:
         ended = _ended(state, pending.request)
         unheard = [rank for rank, row in rows.items() if row.request != pending.request]
         if unheard and not ended:
-            return f"pending: {some(sorted(unheard))} has not heard of it"
+            return f"pending: {have(sorted(unheard))} not heard of it"
         busy = {
             rank: state.progress.expecting[rank]
             for rank in rows
@@ -307,7 +307,7 @@ def _with_ending(pending: Pending, over: Over) -> list[Over]:
 def _unanswered(state: RunState, pending: Pending) -> str:
     """Who has not said yet that it is out of ``pending``, in words; empty when all have."""
     absent = sorted(r for r, row in _rows(state).items() if row.request == pending.request)
-    return f"{some(absent)} {'has' if len(absent) == 1 else 'have'} not answered" if absent else ""
+    return f"{have(absent)} not answered" if absent else ""
 
 
 def _rows(state: RunState) -> dict[int, Row]:
@@ -332,5 +332,6 @@ def _standing_text(state: RunState, request: int) -> str:
     if row.phase != "arrived":
         return f"{row.phase} after step {row.boundary}"
     others = sorted(rank for rank in rows if rank not in held)
-    coming = f"; {some(others)} is not there yet" if others else ""
+    are = "is" if len(others) == 1 else "are"
+    coming = f"; {some(others)} {are} not there yet" if others else ""
     return f"pending: at the boundary after step {row.boundary}{coming}"

@@ -65,7 +65,7 @@ def _no_saver(state: RunState) -> str:
     if rows and not any(row.saver for row in rows.values()):
         return "this run has no checkpointer: attach(…, checkpoint=Checkpointer(…))"
     absent = [rank for rank, row in rows.items() if not row.saver]
-    return f"{some(sorted(absent))} has no checkpointer" if absent else ""
+    return f"{have(sorted(absent))} no checkpointer" if absent else ""
 
 
 def _unable(state: RunState) -> str:
@@ -78,10 +78,11 @@ def _unable(state: RunState) -> str:
         return "this run gave no boundary: its loop has not called agent.end_step"
     unheard = np.flatnonzero(~ranks.known[:size]).tolist()
     if unheard:
-        return f"{some(unheard)} has not been heard of: attach is to be called on all ranks"
+        return f"{have(unheard)} not been heard of: attach is to be called on all ranks"
     over = np.flatnonzero(~live(state) | (ranks.process[:size] == GONE)).tolist()
     if over:
-        return f"{some(over)} has ended: the ranks cannot agree without it"
+        missing = "it" if len(over) == 1 else "them"
+        return f"{have(over)} ended: the ranks cannot agree without {missing}"
     silent = [rank for rank in range(size) if rank not in rows] if len(rows) < size else []
     if silent:
         return f"{some(silent)} gave no boundary yet: no call of end_step"
@@ -103,3 +104,8 @@ def some(ranks: list[int]) -> str:
     shown = " ".join(map(str, ranks[:MAX_SHOWN]))
     more = f" and {len(ranks) - MAX_SHOWN} more" if len(ranks) > MAX_SHOWN else ""
     return f"rank{'s' * (len(ranks) > 1)} {shown}{more}"
+
+
+def have(ranks: list[int]) -> str:
+    """``rank 1 has``, ``ranks 0 1 have``."""
+    return f"{some(ranks)} {'has' if len(ranks) == 1 else 'have'}"
