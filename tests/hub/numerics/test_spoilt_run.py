@@ -47,7 +47,7 @@ def verdict(play: NumericWorld) -> Finding:
     [
         (None, "there is no checkpoint to go on from"),
         (8, "go on from checkpoint 8"),
-        (13, "checkpoint 13 may hold it: go on from one of before step 11"),
+        (13, "checkpoint 13 may hold it, and this run has none of before step 11"),
     ],
 )
 def test_what_to_do_with_a_run_whose_parameters_are_spoilt_is_said(
@@ -70,7 +70,7 @@ def test_what_to_do_with_a_run_whose_parameters_are_spoilt_is_said(
     [
         ("it holds NaN: w", [8], "go on from checkpoint 8"),
         ("", [5, 8, 12], "go on from checkpoint 8"),
-        ("it holds NaN: w", [], "checkpoint 13 holds it: go on from one of before step 11"),
+        ("it holds NaN: w", [], "checkpoint 13 holds it, and this run has none of before step 11"),
     ],
 )
 def test_what_to_go_on_from_is_the_newest_of_before(

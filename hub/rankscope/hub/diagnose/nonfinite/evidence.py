@@ -195,7 +195,7 @@ def unkept(
         on = f"go on from checkpoint {before.step}"
     else:
         holds = "holds" if newest.notfinite else "may hold"
-        on = f"checkpoint {newest.step} {holds} it: go on from one of before step {step}"
+        on = f"checkpoint {newest.step} {holds} it, and this run has none of before step {step}"
     return [f"{UNKEPT} since step {step} cannot be kept: rankscope stop; {on}"]
 
 
