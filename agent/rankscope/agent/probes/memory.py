@@ -1,6 +1,5 @@
 """Memory: CUDA's allocator statistics (no synchronisation), and the process's own from /proc."""
 
-import os
 import resource
 import sys
 import time
@@ -9,14 +8,13 @@ from typing import Any, ClassVar
 
 import torch
 
+from rankscope.agent import kernelfiles
 from rankscope.agent.probes.base import Probe
 from rankscope.protocol.messages import Memory
 
 PAGE_BYTES = resource.getpagesize()
 STATM = Path("/proc/self/statm")
 STATUS = Path("/proc/self/status")
-
-MOST_BYTES = 1 << 14
 
 SLOW_EVERY_S = 0.5
 """The allocator's statistics take ten times as long to read as the rest."""
@@ -81,26 +79,17 @@ def process_bytes() -> tuple[int | None, int, int | None]:
     Where there is no /proc the peak stands for the resident set.
     """
     try:
-        pages = [int(field) for field in _read(STATM).split()[:3]]
+        pages = [int(field) for field in kernelfiles.read(STATM).split()[:3]]
     except (OSError, ValueError):
         return None, peak_resident_bytes(), None
     address, resident, shared = (page * PAGE_BYTES for page in pages)
     return address, resident, max(0, resident - shared)
 
 
-def _read(path: Path) -> bytes:
-    """What is in a file of the kernel's, at a third of what a file object takes."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(descriptor, MOST_BYTES)
-    finally:
-        os.close(descriptor)
-
-
 def peak_resident_bytes() -> int:
     """VmHWM; ``getrusage`` where there is no /proc, for it also has what came before an exec."""
     try:
-        lines = _read(STATUS).splitlines()
+        lines = kernelfiles.read(STATUS).splitlines()
     except OSError:
         unit = 1 if sys.platform == "darwin" else 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

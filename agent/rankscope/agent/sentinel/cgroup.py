@@ -10,11 +10,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from rankscope.agent import kernelfiles
+
 V1_NO_LIMIT_BYTES = 1 << 60
 """v1 writes "no limit" as a page-rounded 2^63; no machine has an exbibyte."""
-
-MOST_BYTES = 1 << 16
-"""Of a file of the kernel's; ``memory.stat`` is a few kilobytes."""
 
 
 @dataclass(frozen=True)
@@ -138,18 +137,9 @@ def _unescape(path: str) -> str:
     return path
 
 
-def _read(path: str) -> bytes:
-    """What is in a file of the kernel's, at a third of what a file object takes."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(descriptor, MOST_BYTES)
-    finally:
-        os.close(descriptor)
-
-
 def _read_bytes(path: str) -> int | None:
     try:
-        return int(_read(path))
+        return int(kernelfiles.read(path))
     except (OSError, ValueError):  # "max", or not there
         return None
 
@@ -158,7 +148,7 @@ def _read_keyed(path: str) -> dict[str, int]:
     """A flat keyed file: one ``name number`` a line."""
     found = {}
     try:
-        for line in _read(path).decode("ascii", "replace").splitlines():
+        for line in kernelfiles.read(path).decode("ascii", "replace").splitlines():
             name, _, number = line.partition(" ")
             if number.strip().isdigit():
                 found[name] = int(number)
