@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from rankscope.agent.probes.gradients.glance import PARTS, RUNS, Glances, estimates, runs
+from rankscope.agent.probes.gradients import measure
+from rankscope.agent.probes.gradients.glance import PARTS, Glances, part, promised
 from rankscope.agent.probes.gradients.ledger import ARMED_STEPS
 from rankscope.agent.probes.gradients.probe import Gradients
 from rankscope.protocol.messages import ParameterNorms, Stage
@@ -17,6 +18,13 @@ WIDE = 192
 """A layer of WIDE × WIDE is large."""
 
 SHAPES = [(WIDE, WIDE), (1 << 16,), (5, 1 << 14), (40, 3, 300), (17, 2048), (1009, 40), (65, 512)]
+
+
+def estimates(gradients: list[torch.Tensor], turn: int) -> list[float]:
+    """What a glance at each of them promises."""
+    glanced = [(at, one, part(one, turn)) for at, one in enumerate(gradients)]
+    norms = measure.values([piece for _, _, piece in glanced])
+    return [promised(one, norm) for one, norm in zip(glanced, norms, strict=True)]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -54,22 +62,30 @@ def test_a_glance_takes_no_part_in_what_autograd_records() -> None:
     assert estimates([gradient, torch.zeros(WIDE, WIDE)], 0) == pytest.approx([2 * WIDE, 0.0])
 
 
-@pytest.mark.parametrize("rows", [128, 129, 143, 250, 1009, 1280, 50_000])
+@pytest.mark.parametrize("rows", [256, 257, 511, 513, 1009, 1280, 50_000])
 def test_the_runs_of_all_turns_are_all_rows(rows: int) -> None:
     """None is missed, whatever number of them there is; a part is no more than its share."""
+    gradient = torch.arange(rows).view(rows, 1)
     seen: set[int] = set()
-    for turn in range(2 * PARTS):
-        begin, size, apart = runs(rows, turn)
-        part = {begin + run * apart + row for run in range(RUNS) for row in range(size)}
-        assert len(part) == RUNS * size <= rows / PARTS + 2 * RUNS
-        seen.update(part)
+    for turn in range(PARTS):
+        piece = part(gradient, turn)
+        assert piece.numel() <= rows / PARTS + 1
+        seen.update(piece.view(-1).tolist())
     assert seen == set(range(rows))
-    assert runs(rows, 2 * PARTS + 3) == runs(rows, 3)
+
+
+@pytest.mark.parametrize("shape", [(2, 1 << 20), (8, 300, 3000), (1, 1 << 17)])
+def test_of_few_long_rows_a_part_is_a_run_of_one(shape: tuple[int, ...]) -> None:
+    """So much is not read of what is left out."""
+    gradient = torch.ones(shape)
+    assert part(gradient, 3).numel() <= gradient.numel() / PARTS + math.prod(shape[2:])
 
 
 def glance(glances: Glances, value: float, usual: float, number: int = 3) -> bool:
     gradient = torch.full((WIDE, WIDE), value / WIDE)
-    return bool(glances.strikes([0], [gradient], number, {0: usual}))
+    glanced = glances.at([0], [gradient], number, {0: usual})
+    norms = measure.values([piece for _, _, piece in glanced])
+    return bool(glances.strike(glanced, norms, {0: usual}))
 
 
 def test_what_promises_ten_times_what_it_had_strikes() -> None:
@@ -79,7 +95,7 @@ def test_what_promises_ten_times_what_it_had_strikes() -> None:
     assert glance(Glances(), math.nan, 1.0)
     assert glance(Glances(), math.inf, 1.0)
     assert not glance(Glances(), 0.0, 0.0)
-    assert not Glances().strikes([0], [torch.ones(WIDE, WIDE)], 3, {})
+    assert not Glances().at([0], [torch.ones(WIDE, WIDE)], 3, {})
 
 
 def test_one_that_promises_too_much_again_and_again_is_not_read_again_and_again() -> None:

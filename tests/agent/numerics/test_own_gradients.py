@@ -22,8 +22,13 @@ DDP = (
     *("ddp view accumulates", "ddp view kept accumulates", "ddp bf16", "ddp static"),
     *("ddp static view", "ddp unused", "ddp clip", "ddp fp16 hook", "ddp stock hook", "ddp join"),
     *("ddp inside", "ddp compiled", "ddp checkpointed"),
+    *("ddp goes on", "ddp goes on kept", "ddp goes on static", "ddp goes on clip"),
+    *("ddp goes on freezing", "ddp goes on in part", "ddp goes on to a hook"),
 )
-DDP_BAD = ("ddp nan", "ddp inf", "ddp cast", "ddp large", "ddp sum", "ddp sum clip")
+DDP_BAD = (
+    *("ddp nan", "ddp inf", "ddp cast", "ddp large", "ddp sum", "ddp sum clip"),
+    *("ddp goes on nan", "ddp goes on inf"),
+)
 FSDP2 = (
     *("fsdp2", "fsdp2 accumulates", "fsdp2 kept", "fsdp2 bf16", "fsdp2 bf16 accumulates"),
     *("fsdp2 fp16 reduce", "fsdp2 unused", "fsdp2 hsdp", "fsdp2 clip", "fsdp2 compiled"),
@@ -85,6 +90,22 @@ def test_each_step_counts_once(way: str) -> None:
     assert [len(one["norms"]) for one in of(way)] == [10, 10]
 
 
+@pytest.mark.parametrize(
+    ("way", "parameters"),
+    [
+        *((way, 10) for way in DDP + DDP_BAD if way.startswith("ddp goes on")),
+        ("ddp accumulates", 10),
+        ("ddp view", 0),
+        ("ddp unused", 0),
+    ],
+)
+def test_one_hook_serves_all_parameters_where_gradients_stay(way: str, parameters: int) -> None:
+    """Once that was seen, and until something is not as it was."""
+    breaks = ("ddp goes on freezing", "ddp goes on in part")
+    for one in of(way):
+        assert one["by_one_hook"] == (0 if way in breaks else parameters)
+
+
 @pytest.mark.parametrize("way", THREE)
 def test_three_ranks_train_the_same_to_the_bit(way: str) -> None:
     """Where a division by the number of ranks leaves its mark on the last bit."""
@@ -136,6 +157,14 @@ def test_a_nan_is_named_with_parameter_and_microbatch_on_its_rank(
     assert signs(found, 0, 2, "GRADIENT") == []
     assert math.isnan(norms(found, 1)[1])
     assert math.isfinite(norms(found, 0)[1])
+
+
+def test_where_one_hook_serves_all_a_nan_is_named_the_same() -> None:
+    """With its parameter, rank, step and microbatch."""
+    found = of("ddp goes on nan")
+    assert signs(found, 1, 8, "GRADIENT") == [[2, "blocks.1.weight", "nan", 1, ""]]
+    assert signs(found, 0, 8, "GRADIENT") == []
+    assert signs(of("ddp goes on inf"), 0, 9, "GRADIENT") == [[1, "blocks.0.bias", "inf", 1, ""]]
 
 
 def test_a_flat_gradient_is_named_by_its_parameters() -> None:

@@ -36,18 +36,21 @@ STEPS = 4
 MANY = 10
 """Enough steps to learn how a loop goes, and to go wrong then."""
 
+WIDE = 190
+"""Layers of WIDE × WIDE are large."""
+
 Way = Callable[["Run"], None]
 
 
 class Net(torch.nn.Module):
     """``early`` has no gradient when ``uses_early`` is off."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = 37) -> None:
         super().__init__()
-        self.token = torch.nn.Linear(8, 37)
-        self.early = torch.nn.Linear(37, 37)
-        self.blocks = torch.nn.ModuleList(torch.nn.Linear(37, 37) for _ in range(2))
-        self.head = torch.nn.Linear(37, 3)
+        self.token = torch.nn.Linear(8, width)
+        self.early = torch.nn.Linear(width, width)
+        self.blocks = torch.nn.ModuleList(torch.nn.Linear(width, width) for _ in range(2))
+        self.head = torch.nn.Linear(width, 3)
         self.uses_early = True
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -70,6 +73,8 @@ class Run:
         self.seen: Observed | None = None
         self.model: Any = None
         self.facts: dict[str, str] = {}
+        self.by_one_hook = 0
+        """Parameters that are looked at by one hook for them all, in the end."""
         self.expected: list[float] = []
         """Norms of this rank's own gradients, computed apart by an onlooker."""
         self._squares: dict[int, float] = {}
@@ -77,7 +82,11 @@ class Run:
     def read(self) -> None:
         if self.seen is not None:
             self.seen.read()
-            self.facts = self.seen.observer.probes["gradients"].read()  # type: ignore[attr-defined]
+            probe = self.seen.observer.gradients
+            self.facts = probe.read()
+            self.by_one_hook = sum(
+                len(place.hooks.together.slots) for place in probe.places if place.hooks is not None
+            )
 
     def look_on(self, model: Any) -> None:
         def look(parameter: torch.Tensor) -> None:
@@ -103,9 +112,11 @@ class Run:
         clip: bool = False,
         sync: Callable[[Any, bool], Any] | None = None,
         late_hook: Callable[[Any], None] | None = None,
+        late: int = 2,
         steps: int = STEPS,
     ) -> None:
-        """``spoil(step, microbatch, model)`` is called before each forward."""
+        """``spoil(step, microbatch, model)`` is called before each forward, ``late_hook(model)`` as
+        step ``late`` begins."""
         self.model = model
         if self.onlooker:
             self.look_on(model if isinstance(model, DDP) else None)
@@ -114,7 +125,7 @@ class Run:
         with observed((model, optimizer)) if self.watched else nullcontext() as seen:
             self.seen = seen
             for step in range(1, steps + 1):
-                if step == 2 and late_hook is not None:
+                if step == late and late_hook is not None:
                     late_hook(model)
                 for microbatch in range(1, microbatches + 1):
                     if spoil is not None:
@@ -132,9 +143,9 @@ class Run:
             self.read()
 
 
-def net(dtype: torch.dtype = torch.float32) -> Net:
+def net(dtype: torch.dtype = torch.float32, width: int = 37) -> Net:
     torch.manual_seed(7)
-    return Net().to(dtype)
+    return Net(width).to(dtype)
 
 
 def spoiler(rank: int, step: int, microbatch: int, value: float, name: str = "blocks.1.weight"):  # type: ignore[no-untyped-def]
@@ -161,6 +172,19 @@ def spoiler(rank: int, step: int, microbatch: int, value: float, name: str = "bl
         placing = owner.register_forward_pre_hook(on_forward)
 
     return spoil
+
+
+def freezing(at: int) -> Callable[[int, int, Any], None]:
+    """From the second microbatch of step ``at`` on the first layer is not trained any more, as far
+    as autograd is concerned; in the next step it is again."""
+
+    def freeze(step: int, microbatch: int, model: Any) -> None:
+        # A parameter that DDP waits for has to be there as it reduces: so in the first alone.
+        trained = (step, microbatch) != (at, 1)
+        for parameter in model.module.token.parameters():
+            parameter.requires_grad_(trained)
+
+    return freeze
 
 
 def sum_then_divide(state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
@@ -201,6 +225,28 @@ WAYS: dict[str, Way] = {
         DDP(net()), late_hook=lambda model: model.register_comm_hook(None, fp16_compress_hook)
     ),
     "ddp stock hook": lambda run: run.train(hooked(allreduce_hook)),
+    "ddp goes on": lambda run: run.train(DDP(net(width=WIDE)), steps=MANY),
+    "ddp goes on kept": lambda run: run.train(DDP(net()), steps=MANY, to_none=False),
+    "ddp goes on static": lambda run: run.train(DDP(net(), static_graph=True), steps=MANY),
+    "ddp goes on clip": lambda run: run.train(DDP(net(width=WIDE)), steps=MANY, clip=True),
+    "ddp goes on freezing": lambda run: run.train(
+        DDP(net()), steps=MANY, microbatches=2, spoil=freezing(7)
+    ),
+    "ddp goes on in part": lambda run: run.train(
+        DDP(net()),
+        steps=MANY,
+        microbatches=2,
+        # Under ``no_sync`` a part may be left out without a word to DDP.
+        spoil=lambda step, microbatch, model: setattr(
+            model.module, "uses_early", (step, microbatch) not in ((7, 1), (9, 1))
+        ),
+    ),
+    "ddp goes on to a hook": lambda run: run.train(
+        DDP(net()),
+        steps=MANY,
+        late_hook=lambda model: model.register_comm_hook(None, sum_then_divide),
+        late=9,
+    ),
     "ddp join": lambda run: joined(run),
     "ddp inside": lambda run: inside(run),
     "ddp compiled": lambda run: run.train(DDP(compiled(net())), steps=3),
@@ -209,6 +255,15 @@ WAYS: dict[str, Way] = {
         DDP(net(), gradient_as_bucket_view=True),
         microbatches=3,
         spoil=spoiler(1, 2, 2, float("nan")),
+    ),
+    "ddp goes on nan": lambda run: run.train(
+        DDP(net(width=WIDE)),
+        steps=MANY,
+        microbatches=3,
+        spoil=spoiler(1, 8, 2, float("nan")),
+    ),
+    "ddp goes on inf": lambda run: run.train(
+        DDP(net(width=WIDE)), steps=MANY, spoil=spoiler(0, 9, 1, float("inf"), "blocks.0.bias")
     ),
     "ddp inf": lambda run: run.train(DDP(net()), spoil=spoiler(0, 3, 1, float("-inf"))),
     "ddp cast": lambda run: run.train(hooked(fp16_compress_hook), spoil=spoiler(1, 2, 1, 1e6)),
@@ -398,6 +453,7 @@ def outcome(way: Way) -> dict[str, Any]:
             for sign in fields["signs"]
         ],
         "looked": [[stage.name for stage in fields["looked"]] for fields in signs],
+        "by_one_hook": watched.by_one_hook,
         "faults": [fields for kind, fields in seen.urgent if "error" in fields],
         "facts": watched.facts,
     }

@@ -14,13 +14,14 @@ class Backward(Probe):
     name: ClassVar[str] = "backward"
     guarded: ClassVar[tuple[str, ...]] = ("on_begin", "on_end")
 
-    __slots__ = ("_begins", "_depth", "_ends", "_note", "_original", "_wrapper")
+    __slots__ = ("_begins", "_ends", "_note", "_original", "_wrapper", "depth")
 
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
         self._wrapper: Any = None
         self._original: Any = None
-        self._depth = 0
+        self.depth = 0
+        """Backwards in work: more than one where reentrant checkpointing recomputes."""
         self._note = observer.noted.append
         self._begins, self._ends = events.BEGIN_BACKWARD, events.END_BACKWARD
 
@@ -42,7 +43,7 @@ class Backward(Probe):
         @functools.wraps(original)
         def backward(*args: Any, **kwargs: Any) -> Any:
             # Inside the outermost one, reentrant checkpointing calls backward again.
-            begin, end = (inner, inner_end) if self._depth else (outer, outer_end)
+            begin, end = (inner, inner_end) if self.depth else (outer, outer_end)
             tensors = args[0] if args else kwargs.get("tensors")
             if begin(tensors, args, kwargs):
                 return original(*args, **kwargs)
@@ -60,7 +61,7 @@ class Backward(Probe):
         self._wrapper = self._original = None
 
     def on_begin(self, now: float, tensors: Any, args: Any, kwargs: Any) -> None:
-        depth, self._depth = self._depth, self._depth + 1
+        depth, self.depth = self.depth, self.depth + 1
         self._note((self._begins, now))
         observer = self.observer
         if not depth and not observer.backwards:
@@ -73,10 +74,10 @@ class Backward(Probe):
                 observer.ask(observer.updates, observer.updates.on_first_backward)
 
     def on_end(self, now: float, tensors: Any, args: Any, kwargs: Any) -> None:
-        if self._depth > 1:
-            self._depth -= 1
+        if self.depth > 1:
+            self.depth -= 1
         else:
-            self._depth = 0
+            self.depth = 0
             observer = self.observer
             observer.backwards += 1
             if observer.looks:

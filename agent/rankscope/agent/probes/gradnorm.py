@@ -21,10 +21,10 @@ from rankscope.agent.probes.loss import Scalar
 from rankscope.agent.probes.pace import Pace
 from rankscope.agent.tracing import recorded
 
-COST_SHARE = 0.001
+COST_SHARE = 0.0005
 """The share of a step's time that the norm may take, on average."""
 
-FREE_S = 0.0002
+FREE_S = 0.0001
 """A norm that takes less is computed at every step."""
 
 MAX_EVERY = 32

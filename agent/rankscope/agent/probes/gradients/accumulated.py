@@ -5,24 +5,28 @@ DDP copies the gradient into a bucket, and whatever else reduces it. It takes no
 changes no bit, and is not copied or pickled with the parameter.
 
 On a CPU a large gradient is measured at once, for it may be gone afterwards; under DDP, where it is
-not, when all are there (``deferred``). Where the call costs more than the reading (small ones; a
-GPU) a few are held and measured together. They are not held where that alone keeps them alive,
-under DDP with bucket views: a small block that stays between large ones that go takes the
-allocator's room to put them together (seen: half as many page faults more).
+not, when all are there (``deferred``); once it is sure that all stay, one hook serves them
+(``together``). Where the call costs more than the reading (small ones; a GPU) a few are held and
+measured together. They are not held where that alone keeps them alive, under DDP with bucket views:
+a small block that stays between large ones that go takes the allocator's room to put them together
+(seen: half as many page faults more).
 """
 
 import functools
 import time
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import torch
 
 from rankscope.agent import events, switch
-from rankscope.agent.probes.gradients import measure
+from rankscope.agent.probes.gradients import measure, together
 from rankscope.agent.probes.gradients.deferred import Deferred, can_wait
 from rankscope.agent.probes.gradients.ledger import Ledger
 from rankscope.agent.probes.gradients.measuring import Measuring
+from rankscope.agent.probes.gradients.names import named_parameters
+from rankscope.agent.probes.gradients.together import Together
 from rankscope.agent.tracing import recorded
 
 SMALL: Final = 1 << 15
@@ -66,6 +70,9 @@ class Accumulated(Measuring):
         self._limit = 0.0  # norms from here on are looked at closely
         self._measured: dict[int, float] = {}
         self.deferred = Deferred()
+        self.together = Together()
+        self._model: Any = None  # weak; that whose gradients are looked at together
+        self._nested = False  # a backward within the one in work, or a second one in its microbatch
 
     # placing
 
@@ -76,17 +83,24 @@ class Accumulated(Measuring):
         if self._device is None:
             self._device = parameter.device
         index = self.ledger.index(owner, name)
+        bodies = {
+            together.SMALL: self.on_small,
+            together.LARGE: self.on_gradient,
+            together.ODD: self.on_odd,
+        }
+        hook = functools.partial(bodies[self._kind(parameter)], index)
+        self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
+        return True
+
+    def _kind(self, parameter: Any) -> int:
         ordinary = (
             parameter.dtype in ORDINARY
             and type(parameter.data) is torch.Tensor
             and parameter.device == self._device
         )
-        body = self.on_odd
-        if ordinary:
-            body = self.on_small if parameter.numel() <= SMALL else self.on_gradient
-        hook = functools.partial(body, index)
-        self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
-        return True
+        if not ordinary:
+            return together.ODD
+        return together.SMALL if parameter.numel() <= SMALL else together.LARGE
 
     def place_flat(
         self, owner: int, flat: Any, names: list[str], sizes: list[int], padding: list[bool]
@@ -110,7 +124,45 @@ class Accumulated(Measuring):
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        self.together.end()
         self._drop()
+
+    def turn(self, owner: int, model: Any) -> bool:
+        """A forward of ``model`` begins: may one hook serve all its parameters, or no longer?
+
+        True where a hook is to be placed on each again.
+        """
+        if self.together.slots:
+            if self.together.goes_on():
+                return False
+            self.remove()
+            return True
+        if self.together.ready:
+            self._bring_together(owner, model)
+        return False
+
+    def _bring_together(self, owner: int, model: Any) -> None:
+        watched = {
+            id(parameter): self.ledger.index(owner, name)
+            for name, parameter in named_parameters(model)
+            if self.has(parameter)
+        }
+        slots = together.slots_of(model, watched, self._kind)
+        if len(slots) != len(self._handles):
+            self.together.failed()
+            return
+        self.remove()
+        held = self.together.slots
+        # The slots hold parameters: they go with the model.
+        self._model = weakref.ref(model, lambda _: held.clear())
+        self.together.begin(slots)
+        tensors, name, _, _ = slots[0]
+        hook = functools.partial(self.on_herald)
+        self._handles.append(tensors[name].register_post_accumulate_grad_hook(hook))
+
+    def gathered(self) -> list[Any]:
+        """The parameters whose gradients are looked at together, one hook for them all."""
+        return [held.get(name) for held, name, _, _ in self.together.slots]
 
     def _drop(self) -> None:
         super()._drop()
@@ -126,6 +178,7 @@ class Accumulated(Measuring):
         try:
             if _task() != self._now[0]:
                 self._begin()
+            self.together.fired += 1
             gradient = parameter.grad
             if self._defers and can_wait(gradient):
                 self.deferred.add(index, parameter)
@@ -135,7 +188,7 @@ class Accumulated(Measuring):
             if (
                 self._leaves_out
                 and self._may_leave_out()
-                and not self.ledger.strikes([index], [gradient])
+                and not self._strikes([index], [gradient])
             ):
                 self.probe.observer.kernel_s += _clock() - began
                 return
@@ -161,14 +214,71 @@ class Accumulated(Measuring):
         else:
             self.ledger.saw([index], [gradient], [norm], self.cast())
 
-    def _read_deferred(self) -> None:
+    def on_herald(self, parameter: Any) -> None:
+        """The one hook of a model whose gradients are looked at together."""
+        if _compiling():
+            return
+        began = _clock()
+        try:
+            if _task() != self._now[0]:
+                self._begin()
+        except Exception as error:
+            if switch.is_users(error):
+                raise
+            self._fault(error)
+        self.probe.observer.kernel_s += _clock() - began
+
+    def _look_together(self) -> None:
+        """All gradients are there, each in its parameter's ``grad``."""
+        if self._nested:
+            self.ledger.partial = True  # a backward around this one may still bring some
+            return
+        ledger = self.ledger
+        indices: list[int] = []
+        gradients: list[torch.Tensor] = []
+        large: list[tuple[int, torch.Tensor]] = []
+        odd: list[tuple[int, Any]] = []
+        for held, name, index, kind in self.together.slots:
+            gradient = getattr(held.get(name), "grad", None)
+            if gradient is None:
+                # One that is not reduced yet may have none; else it was taken away.
+                self.together.broken = True
+                ledger.partial = ledger.partial or self.reduces()
+            elif kind == together.ODD or not can_wait(gradient):
+                odd.append((index, gradient))
+            elif kind == together.SMALL:
+                indices.append(index)
+                gradients.append(gradient)
+            else:
+                large.append((index, gradient))
+        glanced = ledger.glance(*_unzipped(large)) if self._leaves_out else []
+        norms = measure.values([*gradients, *(piece for _, _, piece in glanced)])
+        small = len(gradients)
+        cast = self.cast()
+        ledger.saw(indices, gradients, norms[:small], cast)
+        for index, gradient in odd:
+            with _no_grad():
+                self._measure_one(index, gradient, cast)
+        # Not left out any longer where one of the small ones is bad.
+        left_out = self._leaves_out and ledger.leaves_out
+        if left_out and not ledger.struck(glanced, norms[small:]):
+            ledger.partial = ledger.partial or bool(large)
+            return
+        for index, gradient in large:
+            self._read(index, gradient)
+
+    def _strikes(self, indices: list[int], gradients: list[Any]) -> set[int]:
+        """Of large gradients that are left out: those that look as if they had to be read."""
+        glanced = self.ledger.glance(indices, gradients)
+        return self.ledger.struck(glanced, measure.values([piece for _, _, piece in glanced]))
+
+    def _read_deferred(self, deferred: list[tuple[int, torch.Tensor]]) -> None:
         """All large gradients are there: read them, unless they may be left out in this step."""
-        deferred, all_there = self.deferred.take()
-        if not all_there:
-            self.ledger.partial = True
+        if not deferred:
+            return
         left_out = self._leaves_out and self.ledger.leaves_out
-        if left_out and not self.ledger.strikes(*_unzipped(deferred)):
-            self.ledger.partial = self.ledger.partial or bool(deferred)
+        if left_out and not self._strikes(*_unzipped(deferred)):
+            self.ledger.partial = True
             return
         for index, gradient in deferred:
             self._read(index, gradient)
@@ -190,6 +300,7 @@ class Accumulated(Measuring):
         try:
             if _task() != self._now[0]:
                 self._begin()
+            self.together.fired += 1
             gradient = parameter.grad
             if not self._skips and gradient is not None:
                 self._hold(index, gradient)
@@ -204,6 +315,7 @@ class Accumulated(Measuring):
         try:
             if _task() != self._now[0]:
                 self._begin()
+            self.together.fired += 1
             if parameter.grad is not None and not self._skips:
                 with torch.no_grad():
                     self._measure_one(index, parameter.grad, self.cast())
@@ -249,7 +361,7 @@ class Accumulated(Measuring):
         if large and self._leaves_out and self._may_leave_out():
             large = False
             sized = [(i, g) for i, g in zip(indices, gradients, strict=True) if g.numel() > SMALL]
-            struck = self.ledger.strikes(*_unzipped(sized))
+            struck = self._strikes(*_unzipped(sized))
             indices, gradients = _unzipped(
                 (i, g)
                 for i, g in zip(indices, gradients, strict=True)
@@ -271,9 +383,13 @@ class Accumulated(Measuring):
         """The first gradient of a backward, or of one nested in another."""
         observer = self.probe.observer
         now = (_task(), observer.number, observer.microbatch)
-        if now[1:] != self._now[1:]:  # else what is held is of the backward around this one
+        again = now[1:] == self._now[1:]
+        if not again:  # else what is held is of the backward around this one
             self._drop()
+            self.together.fired = 0
+        self._nested = again or observer.backward.depth > 1
         self._now = now
+        self.together.called()
         self._defers = False
         self._skips = not self.probe.on or recorded()
         if self._skips:
@@ -291,8 +407,16 @@ class Accumulated(Measuring):
             return
         observer = self.probe.observer
         try:
+            if self.together.slots:
+                self._look_together()
             self._measure_held()
-            self._read_deferred()
+            deferred, all_there = self.deferred.take()
+            if not all_there:
+                self.ledger.partial = True
+            self._read_deferred(deferred)
+            defers = self._defers or bool(self.together.slots)
+            stay = all_there and defers and not self._nested
+            self.together.ended(len(self._handles), stay=stay)
             if self._measured:
                 self.ledger.norms.update(self._measured)
                 self._measured = {}

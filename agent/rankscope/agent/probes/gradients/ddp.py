@@ -34,6 +34,12 @@ def settle(hooks: Accumulated, model: Any) -> None:
     hooks.hasty = any(
         parameter.requires_grad and id(parameter) not in own for parameter in wrapper.parameters()
     )
+    hooks.together.allowed = (
+        hooks.stays
+        and not hooks.hasty
+        and not getattr(wrapper, "find_unused_parameters", True)
+        and getattr(wrapper, "mixed_precision", None) is None
+    )
 
 
 def wrapper_of(model: Any) -> Any:

@@ -14,7 +14,7 @@ import torch
 
 from rankscope.agent import events
 from rankscope.agent.probes.gradients import measure
-from rankscope.agent.probes.gradients.glance import Glances
+from rankscope.agent.probes.gradients.glance import Glances, Part
 from rankscope.agent.probes.gradients.outliers import Outliers
 from rankscope.agent.probes.gradients.turns import Turns
 from rankscope.protocol import limits
@@ -206,9 +206,13 @@ class Ledger:
             and not self.number - self._left <= ARMED_STEPS
         )
 
-    def strikes(self, indices: Sequence[int], gradients: Sequence[Any]) -> set[int]:
+    def glance(self, indices: Sequence[int], gradients: Sequence[Any]) -> list[Part]:
+        """The parts of large gradients that are left out, by which it is told whether to read."""
+        return self._glances.at(indices, gradients, self.number, self.last[1])
+
+    def struck(self, glanced: Sequence[Part], norms: Sequence[float]) -> set[int]:
         """Of large gradients that are left out: those that look as if they had to be read."""
-        struck = self._glances.strikes(indices, gradients, self.number, self.last[1])
+        struck = self._glances.strike(glanced, norms, self.last[1])
         self._struck = self._struck or bool(struck)
         return struck
 

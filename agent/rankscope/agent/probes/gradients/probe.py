@@ -87,6 +87,11 @@ class Gradients(Probe):
             if place.hooks is not None:
                 place.hooks.deferred.forget()
 
+    def gathered(self) -> set[int]:
+        """The ids of the parameters that have no hook of their own, and are looked at."""
+        hooks = [place.hooks for place in self.places if place.hooks is not None]
+        return {id(parameter) for one in hooks for parameter in one.gathered()}
+
     def holds(self) -> bool:
         """Whether any wait elsewhere than in a parameter's ``grad`` for a later microbatch."""
         return any(place.units is not None and place.units.holds() for place in self.places)
@@ -215,6 +220,8 @@ class Place:
         ledger = self.probe.ledger
         if ledger.bad and ledger.number != self.probe.observer.number:
             self.find_kept(model)
+        if self.hooks is not None and self.hooks.turn(self.owner, model):
+            self._place(model, set())
         if self._forwards % LOOK_AGAIN == 0:
             self._look(model)
         elif self._forwards == LOOK_FOR_UNITS and self.units is not None and not self.units.fired:
@@ -289,11 +296,13 @@ class Place:
     def _place(self, model: Any, managed: set[int]) -> bool:
         assert self.hooks is not None
         changed = False
+        managed = managed | self.probe.gathered()
         for name, parameter in named_parameters(model):
             if id(parameter) in managed or not parameter.requires_grad or self.hooks.has(parameter):
                 continue
             if name in self._left_out:
                 continue
+            self.hooks.together.broken = True  # one more
             if not self.hooks.place(id(model), name, parameter):
                 self._leave_out(name, "meta" if parameter.is_meta else "not a leaf")
             changed = True

@@ -11,10 +11,11 @@ from typing import Final
 
 from rankscope.agent.probes.pace import Pace
 
-SHARE: Final = 0.003
+SHARE: Final = 0.002
 """The share of a step's time that reading large gradients takes at most, on average, where they
-take turns. All looks at numbers together may take one per cent (replicas 0.2 %, parameters, reduced
-norms and notes 0.1 % each)."""
+take turns. All looks at numbers together may take one per cent: what is done at every step (small
+gradients, glances, versions of parameters) half of it, replicas 0.1 %, parameters and reduced norms
+0.05 % each."""
 
 QUICK_SHARE: Final = 0.015
 FREE_S: Final = 0.0005

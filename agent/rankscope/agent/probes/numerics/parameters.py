@@ -24,8 +24,8 @@ from rankscope.agent.probes.pace import Pace
 from rankscope.agent.tracing import recorded
 from rankscope.protocol.messages import Stage
 
-SHARE = 0.001
-FREE_S = 0.0002
+SHARE = 0.0005
+FREE_S = 0.0001
 
 
 class ParameterValues(Probe):

@@ -29,10 +29,10 @@ from rankscope.agent.probes.numerics.named import Named
 from rankscope.agent.probes.pace import Pace
 from rankscope.agent.tracing import recorded
 
-SHARE = 0.002
+SHARE = 0.001
 """The share of a step's time that this may take, on average."""
 
-FREE_S = 0.0004
+FREE_S = 0.0002
 """A check that takes less is made at every step."""
 
 LEAST_S = 0.02
