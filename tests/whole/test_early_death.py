@@ -24,11 +24,12 @@ model(torch.ones(2, 4)).sum().backward()
 optimizer.step()
 
 def watched():
-    """Whether the sentinel has opened what it reads of this process."""
+    """Whether the sentinel has read who this is, and opened what it reads next."""
     folder = nodedir.node_dir(os.environ["RANKSCOPE_RUN"])
     pid = nodedir.sentinel_lock_path(folder).read_text().split()[0]
     files = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
-    return f"/proc/{os.getpid()}/stat" in files
+    last = "schedstat" if Path("/proc/self/schedstat").exists() else "stat"
+    return f"/proc/{os.getpid()}/{last}" in files
 
 deadline = time.monotonic() + 60
 while time.monotonic() < deadline:

@@ -36,6 +36,8 @@ class Watch:
         self._same_user = False
         with contextlib.suppress(OSError):
             self._open(registration.pid)
+        if self._file is None:
+            self.close()
         if self._last is not None:
             age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - self._last.start_time_s
             self.state_t_s = now - max(0.0, age_s)
@@ -43,8 +45,10 @@ class Watch:
                 self.state, self.state_t_s = "stopped", now
 
     def _open(self, pid: int) -> None:
-        # The stat file first: it is bound to the process whose start time it shows. Only if that
-        # one is still there after pidfd_open can the pidfd be of the same process.
+        # The pidfd first, by which it can be asked how it ended though it has been reaped. Whoever
+        # has the pid now, and the registered start time after that, is the one that registered.
+        with contextlib.suppress(OSError, AttributeError):
+            self.pidfd = os.pidfd_open(pid)
         file = StatFile(pid)
         stat = file.read()
         if stat is None or abs(stat.start_time_s - self.registration.start_time_s) >= SAME_START_S:
@@ -58,12 +62,6 @@ class Watch:
         self._same_user = ending.same_user(pid)
         if self.registration.calls >= 0:
             self._box = blackbox.open_of(pid, self.registration.calls)
-        with contextlib.suppress(OSError, AttributeError):
-            pidfd = os.pidfd_open(pid)
-            if file.read() is None:
-                os.close(pidfd)
-            else:
-                self.pidfd = pidfd
 
     @property
     def found(self) -> bool:
