@@ -5,6 +5,7 @@ import math
 import os
 import random
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,36 @@ def test_a_state_that_cannot_be_saved_costs_the_save_alone(tmp_path: Path) -> No
     assert not outcome.ok
     assert "odd holds a dict that cannot be saved" in outcome.text
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("left", [0, 4 * 256 * 256 - 1])
+@pytest.mark.parametrize("view", [lambda t: t, lambda t: t.t(), lambda t: t[1::2, 1:]])
+def test_a_tensor_whose_memory_was_taken_from_it_costs_the_save_alone(
+    view: Callable[[Tensor], Tensor], left: int, tmp_path: Path
+) -> None:
+    """What offloads or shards may take it for a while: to read there would end the process."""
+
+    class Table:
+        def __init__(self) -> None:
+            self.numbers = view(torch.randn(256, 256))
+
+        def state_dict(self) -> dict[str, Tensor]:
+            return {"numbers": self.numbers}
+
+        def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+    table = Table()
+    saver = Checkpointer(state=parts(table=table), dir=tmp_path, sync=True)
+    size_bytes = table.numbers.untyped_storage().nbytes()
+    table.numbers.untyped_storage().resize_(left)
+    outcome = saver.save(1)
+    assert outcome is not None
+    assert not outcome.ok
+    assert "table.numbers has no memory" in outcome.text
+    table.numbers.untyped_storage().resize_(size_bytes)
+    outcome = saver.save(2)
+    assert outcome is not None
+    assert outcome.ok, outcome
 
 
 def test_only_verified_checkpoints_count_when_old_ones_go(tmp_path: Path) -> None:
