@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from rankscope.agent.checkpoint import streaming
 from rankscope.agent.checkpoint.plan import Piece
 from rankscope.agent.checkpoint.process import Scribe
 
@@ -116,7 +117,7 @@ class Stager:
             if copy.end > copy.begin:
                 space = self._buffer.tensor[copy.begin : copy.end]
                 target = space.view(copy.dtype).view(copy.lengths)
-                target.copy_(piece.source, non_blocking=True)
+                streaming.copy(piece.source, target)
         event = None
         if on_device:
             event = torch.cuda.Event()  # type: ignore[no-untyped-call]
