@@ -261,9 +261,16 @@ class Checkpointer:
                 }
                 gathered.paths.update(paths)
         staged = self._stager.stage(plan(gathered.tensors, gathered.buffers, rank, world_size))
+        # Nobody else has the state of the generators, which is long.
+        own_alone = own_name(rank, "random")
+        memo: dict[int, Any] = {}
+        copied = {
+            name: value if name == own_alone else copy.deepcopy(value, memo)
+            for name, value in objects.items()
+        }
         return Saved(
             staged,
-            copy.deepcopy(objects),
+            copied,
             gathered.alike,
             gathered.layout,
             gathered.paths,

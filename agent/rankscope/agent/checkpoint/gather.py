@@ -189,12 +189,12 @@ def _plain(name: str, tensor: Tensor) -> Tensor:
         raise CannotSave(f"{name} is not an ordinary tensor ({local.layout}, {local.device})")
     if not isinstance(tensor, DTensor) and type(tensor) is not Tensor:
         raise CannotSave(f"{name} is a {type(tensor).__name__}, which cannot be saved in parts")
-    if not _has_memory(local):  # torch reads there all the same, which ends the process
+    if not has_memory(local):  # torch reads there all the same, which ends the process
         raise CannotSave(f"{name} has no memory now: something has taken it, to give it back later")
     return tensor
 
 
-def _has_memory(tensor: Tensor) -> bool:
+def has_memory(tensor: Tensor) -> bool:
     """Whether all numbers of ``tensor`` are in its storage, which may have been made smaller."""
     if tensor.numel() == 0:
         return True

@@ -10,9 +10,10 @@ from rankscope.agent import switch
 from rankscope.agent.checkpoint import hands, publish
 from rankscope.agent.checkpoint.gather import Path as StatePath
 from rankscope.agent.checkpoint.meeting import Failed, Meeting, Outcome
+from rankscope.agent.checkpoint.packing import packed
 from rankscope.agent.checkpoint.progress import Progress
 from rankscope.agent.checkpoint.staging import Staged
-from rankscope.agent.checkpoint.writing import Written, packed, write, write_small
+from rankscope.agent.checkpoint.writing import Written, write, write_small
 from rankscope.protocol import coverage, crc
 from rankscope.protocol.checkpoints import directory_name
 from rankscope.protocol.manifest import FORMAT, Receipt, data_name, encode, receipt_name

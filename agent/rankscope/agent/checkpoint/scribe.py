@@ -141,6 +141,7 @@ class Work:
         self._left = enumerate(pieces)
         self._lock = threading.Lock()
         self._done, self._told_s = 0, 0.0
+        self._untold: list[str] = []
         self._error: OSError | None = None
 
     def do(self) -> None:
@@ -153,6 +154,8 @@ class Work:
         self._file.close()
         if self._error is not None:
             raise self._error
+        if self._untold:
+            self._tell()
 
     def _take_part(self) -> None:
         try:
@@ -163,7 +166,8 @@ class Work:
                     return
                 crc32, found = self._write(*piece)
                 if self._error is None:  # else it may not be whole
-                    tell(f"d {index} {crc32} {found}")
+                    with self._lock:
+                        self._untold.append(f"d {index} {crc32} {found}")
         except OSError as error:
             self._error = self._error or error
 
@@ -190,8 +194,14 @@ class Work:
             if time.monotonic() - self._told_s > TELL_EVERY_S:
                 if gone():
                     os._exit(0)
-                tell(f"w {self._done}")
-                self._told_s = time.monotonic()
+                self._tell()
+
+    def _tell(self) -> None:
+        """All that was not told yet, at one go: each time a thread of training's process wakes.
+        Pieces last: behind the last one of all nothing more is heard of this file."""
+        tell("\n".join([f"w {self._done}", *self._untold]))
+        self._untold.clear()
+        self._told_s = time.monotonic()
 
 
 def fastest(found_in: str) -> Callable[[memoryview, int], int]:

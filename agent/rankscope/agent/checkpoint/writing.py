@@ -1,16 +1,14 @@
 """This rank's file: entry after entry, checksummed on the way, and safe on the disk at the end."""
 
 import errno
-import io
 import os
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from rankscope.agent.checkpoint.envelope import aligned
-from rankscope.agent.checkpoint.gather import CannotSave
 from rankscope.agent.checkpoint.hands import Hand
 from rankscope.agent.checkpoint.notfinite import INF, NAN, NOT_LOOKED
 from rankscope.agent.checkpoint.process import Span
@@ -130,25 +128,6 @@ def reserve(descriptor: int, size_bytes: int) -> None:
     except OSError as error:
         if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
             raise
-
-
-def packed(name: str, value: Any) -> bytes:
-    """``value`` as ``torch.save`` writes it.
-
-    Raises :class:`CannotSave` when it holds something that could not be loaded again without
-    running code of a pickle.
-    """
-    sink = io.BytesIO()
-    try:
-        torch.save(value, sink)
-        torch.load(io.BytesIO(sink.getvalue()), weights_only=True)
-    except Exception as error:  # noqa: BLE001 - whatever the value's own pickling raises
-        first = " ".join(str(error).split(". ")[0].split())
-        raise CannotSave(
-            f"{name} holds a {type(value).__name__} that cannot be saved; "
-            f"use tensors, numbers, strings, lists and dicts ({first[:200]})"
-        ) from None
-    return sink.getvalue()
 
 
 def dtype_name(dtype: torch.dtype) -> str:
