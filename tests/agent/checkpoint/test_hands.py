@@ -3,6 +3,7 @@
 import contextlib
 import mmap
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from rankscope.agent.checkpoint.job import in_words
 from rankscope.agent.checkpoint.notfinite import NAN, NOT_LOOKED
 from rankscope.agent.checkpoint.plan import plan
 from rankscope.agent.checkpoint.process import Done, Span
-from rankscope.agent.checkpoint.staging import Buffer, Stager
+from rankscope.agent.checkpoint.staging import POPULATE_WRITE, Buffer, Stager
 from support import warm
 
 pytestmark = pytest.mark.processes
@@ -399,9 +400,59 @@ def test_large_tensors_lie_so_that_the_disk_can_take_them_from_memory() -> None:
     assert staged.copies[-1].end < staged.size_bytes + 4 * 4096
 
 
+def test_the_first_copy_finds_its_memory_mapped() -> None:
+    """Training waits for it: a fault for each page takes five times as long as the copy itself."""
+    pages = 10_001  # not a whole number of what is mapped at one go
+    made = Buffer(pages * mmap.PAGESIZE - 1)
+    with mmap.mmap(-1, mmap.PAGESIZE) as probe:
+        try:
+            probe.madvise(POPULATE_WRITE)
+        except OSError:
+            pytest.skip("a system that does not know of it")
+    before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+    made.tensor.fill_(1)
+    assert resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before < pages / 10
+
+
+@pytest.mark.parametrize("refused", [OSError(22, "Invalid argument"), ValueError("unknown")])
+def test_where_memory_cannot_be_mapped_at_one_go_it_is_mapped_all_the_same(
+    refused: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Older(mmap.mmap):
+        def madvise(self, *args: int) -> None:
+            raise refused
+
+    monkeypatch.setattr(mmap, "mmap", Older)
+    made = Buffer(4 << 20)
+    assert made.descriptor >= 0
+    made.tensor.fill_(1)
+
+
 def test_a_small_state_needs_no_other_process() -> None:
     """It is written before one has begun."""
     from rankscope.agent.checkpoint.staging import Staged
 
     staged = Staged([], Buffer(100), None)
     assert isinstance(hands.hand(staged, threading.Event(), threading.Event()), Inside)
+
+
+@pytest.mark.parametrize("every_s", [float("inf"), -1.0], ids=["seldom", "always"])
+def test_what_is_written_is_told_at_one_go_and_pieces_last(
+    every_s: float, target: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each word wakes a thread beside training. All pieces are told of once, and behind the last
+    one comes nothing that would be taken for an answer to what is asked next."""
+    words: list[str] = []
+    monkeypatch.setattr(scribe, "tell", words.append)
+    monkeypatch.setattr(scribe, "gone", lambda: False)
+    monkeypatch.setattr(scribe, "TELL_EVERY_S", every_s)
+    size = 3 * scribe.BLOCK_BYTES
+    memory = memoryview(os.urandom(8 * size))
+    scribe.Work(memory, target, [(at * size, size, at * size, "-") for at in range(8)]).do()
+    lines = [line.split() for told in words for line in told.splitlines()]
+    pieces = [line for line in lines if line[0] == "d"]
+    assert sorted(int(line[1]) for line in pieces) == list(range(8))
+    assert lines[-1][0] == "d"
+    assert max(int(line[1]) for line in lines if line[0] == "w") == 8 * size
+    if every_s > 0:
+        assert len(words) == 1
