@@ -101,6 +101,7 @@ def test_a_run_that_fails_says_how_its_command_ended() -> None:
     """The launcher's exit code, 128+n for a signal."""
     world = World(1)
     world.step()
+    world.kill(0)
     world.run_end(1, 9)
     assert (world.status().state, world.status().exit_code) == ("failed", 137)
 

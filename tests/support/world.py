@@ -48,6 +48,8 @@ class SimRank:
         self.mute = False
         """Its messages do not reach the hub."""
         self.over = False
+        self.gone = False
+        """Nobody tells anything of it any more."""
         self.clock_s = -1000.0 * (rank + 1)
         """Its monotonic clock minus the hub's."""
 
@@ -174,7 +176,7 @@ class World:
                     None if sim.queued_s is None else int(1e3 * sim.queued_s),
                 )
                 for sim in self.ranks.values()
-                if sim.host == host
+                if sim.host == host and not sim.gone
             ),
         )
 
@@ -308,7 +310,18 @@ class World:
             self.hello(sim.rank)
         return self
 
-    def run_end(self, code: int = 0, signal: int | None = None, asked: int | None = None) -> None:
+    def run_end(
+        self,
+        code: int = 0,
+        signal: int | None = None,
+        asked: int | None = None,
+        *,
+        leaves: bool = False,
+    ) -> None:
+        """The launcher's command has ended, and its ranks with it, though nobody may have told of
+        that; unless it ``leaves`` them."""
+        for sim in self.ranks.values():
+            sim.gone |= not leaves
         self.send(m.RunEnd(code, signal, asked), "launcher")
 
     # --- time and what comes of it ------------------------------------------------------------
@@ -325,7 +338,7 @@ class World:
             if self.now_s - beat_s >= BEAT_S:
                 beat_s = self.now_s
                 for rank, sim in self.ranks.items():
-                    if sim.over or sim.state == "stopped":
+                    if sim.over or sim.gone or sim.state == "stopped":
                         continue
                     if moving:
                         self.phase(rank, m.Phase.FORWARD)

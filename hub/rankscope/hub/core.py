@@ -21,7 +21,7 @@ from rankscope.hub.orders import Orders
 from rankscope.hub.parity import parity_entry
 from rankscope.hub.recording import Recorder
 from rankscope.hub.rivals import Rivals
-from rankscope.hub.runstate import ended_s, exit_code, last_rank_ended_s, run_state
+from rankscope.hub.runstate import ENDED, ended_s, exit_code, last_rank_ended_s, run_state
 from rankscope.hub.state import RunState
 from rankscope.hub.state.plausible import BadMessage
 from rankscope.hub.state.silence import LOST_S
@@ -74,7 +74,7 @@ class Core:
         """Who spoke for each rank last."""
         self._rivals = Rivals()
         self._orders = Orders()
-        self._told_over = state.run_end is not None
+        self._told_over = self._is_over(now_s)
         self._links = liveness.links(state, now_s)
         self._word = run_state(state, now_s)
         self._seen_version = -1
@@ -158,12 +158,16 @@ class Core:
             sentinel = self.state.nodes.sentinels.get(message.node)
             if sentinel is not None and sentinel.pid is None:
                 self._ask_who(peer, -1, now_s)
-            if self.state.run_end is not None and self._told_over:
+            if self._told_over and self._is_over(now_s):
                 self.outbox.append((peer, RUN_OVER))
-        if self.state.run_end is not None and not self._told_over:
+        if not self._told_over and self._is_over(now_s):
             self._told_over = True
             for sentinel_peer in set(self._sentinels.values()):
                 self.outbox.append((sentinel_peer, RUN_OVER))
+
+    def _is_over(self, now_s: float) -> bool:
+        """Whether the launcher's command has ended, and whoever outlived it."""
+        return self.state.run_end is not None and run_state(self.state, now_s) in ENDED
 
     def _ask_who(self, peer: bytes, rank: int, now_s: float) -> None:
         key = (peer, rank)
@@ -208,7 +212,7 @@ class Core:
 
     def _command(self, request: m.CommandRequest, now_s: float) -> tuple[bool, str, int]:
         """Whether it is accepted, in words, and what it is called in views."""
-        over = run_state(self.state, now_s) in ("finished", "failed")
+        over = run_state(self.state, now_s) in ENDED
         if request.command in possible.COMMANDS:
             name, author = request.command, request.author or "somebody"
             answer = self._orders.ask(self.state, name, author, request.args, now_s)
@@ -404,6 +408,14 @@ class Core:
     def ranks_ended_s(self) -> float | None:
         """When the last rank ended; None also while a launcher may start them again."""
         return None if self.state.launched else last_rank_ended_s(self.state)
+
+    def over_s(self) -> float | None:
+        """Since when nothing can come any more: the launcher's command has ended, and whoever
+        outlived it."""
+        end_s = ended_s(self.state, self._word)
+        if self.state.run_end_s is None or end_s is None:
+            return None
+        return max(self.state.run_end_s, end_s)
 
     def heard_s(self) -> float | None:
         """When a rank or a sentinel was heard last."""

@@ -122,6 +122,7 @@ class _RunFile:
         """Write the run's end when it has come, with its verdict, which may come a moment later;
         take it back when ranks were started again."""
         info, over = self._info, end_s is not None
+        exit_code = exit_code if over else None  # its ranks may outlive the command
         said = ("", "") if verdict is None else (str(verdict.severity), verdict.headline)
         severity, headline = said if over else ("", None)
         if (over, exit_code, severity, headline) != (

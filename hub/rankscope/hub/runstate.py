@@ -4,6 +4,7 @@ import numpy as np
 
 from rankscope.hub.diagnose import endings
 from rankscope.hub.liveness import live
+from rankscope.hub.outliving import launcher_ended, outlived
 from rankscope.hub.stall import has_stepped, stalled_s
 from rankscope.hub.state import RunState
 from rankscope.hub.state.ranks import UNOBSERVED
@@ -14,7 +15,7 @@ ENDED: tuple[State, ...] = ("finished", "failed")
 
 def run_state(state: RunState, now_s: float) -> State:
     """``starting``, ``running``, ``paused``, ``stalled``, ``finished`` or ``failed``."""
-    if state.run_end is not None:
+    if state.run_end is not None and launcher_ended(state, now_s):
         in_order = state.run_end.exit_code == 0 and not state.run_end.signal
         return "finished" if in_order else "failed"
     if not state.ranks.heard().any():
@@ -25,7 +26,8 @@ def run_state(state: RunState, now_s: float) -> State:
         if not endings.ended_badly(state, now_s):
             # Ended with 0: in order, if it has said so, and that may be behind the word of its end.
             return "running" if endings.may_tell(state, now_s).any() else "finished"
-        return "starting" if state.launched else "failed"
+        again = state.launched and state.run_end is None
+        return "starting" if again else "failed"
     if _paused(state):
         return "paused"
     if stalled_s(state, now_s) is not None:
@@ -48,11 +50,12 @@ def _paused(state: RunState) -> bool:
 def ended_s(state: RunState, word: State) -> float | None:
     """When the run ended, hub clock; None while ``word``, its state, is none of an end.
 
-    Its last rank's end, or its launcher's word where that came first.
+    Its last rank's end, or its launcher's word where that came first and no rank outlived it.
     """
     if word not in ENDED:
         return None
-    ends_s = (state.run_end_s, last_rank_ended_s(state))
+    told_s = None if outlived(state).any() else state.run_end_s
+    ends_s = (told_s, last_rank_ended_s(state))
     return min((end_s for end_s in ends_s if end_s is not None), default=None)
 
 

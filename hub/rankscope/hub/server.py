@@ -66,7 +66,7 @@ def serve_live(
             reason = lifetimes.reason_to_end(
                 now_s,
                 started_s=started_s,
-                run_end_s=core.state.run_end_s,
+                run_end_s=core.over_s(),
                 ranks_ended_s=core.ranks_ended_s(),
                 heard_s=core.heard_s(),
                 client_s=core.client_s,

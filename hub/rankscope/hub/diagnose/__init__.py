@@ -24,6 +24,7 @@ from rankscope.hub.diagnose.nonfinite import nonfinite
 from rankscope.hub.diagnose.paths import with_paths
 from rankscope.hub.diagnose.rank_dead import rank_dead
 from rankscope.hub.diagnose.rank_stopped import rank_stopped
+from rankscope.hub.diagnose.ranks_orphaned import ranks_orphaned
 from rankscope.hub.diagnose.replica_divergence import replica_divergence
 from rankscope.hub.diagnose.silent_skip import silent_skip
 from rankscope.hub.diagnose.straggler import straggler
@@ -37,6 +38,7 @@ DIAGNOSES: tuple[Diagnosis, ...] = (
     rank_stopped,
     link_lost,
     exception,
+    ranks_orphaned,
     duplicate_rank,
     nonfinite,
     gradient_outlier,

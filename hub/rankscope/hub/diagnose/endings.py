@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from rankscope.hub.outliving import ASKED_SIGNALS
 from rankscope.hub.state import RunState
 from rankscope.hub.state.columns import Flags
 from rankscope.hub.state.ranks import EXCEPTION, FINISHED, NO_EXIT_CODE, NO_GOODBYE, STOPPED
@@ -38,9 +39,7 @@ those that wait for it feel that it has gone, or its launcher ends them."""
 GOODBYE_GRACE_S = 0.5
 """A goodbye and the end of its process come on two connections; the second may be quicker."""
 
-SIGHUP, SIGINT, SIGABRT, SIGKILL, SIGTERM = 1, 2, 6, 9, 15
-ASKED_SIGNALS = (SIGHUP, SIGINT, SIGTERM)
-"""How launchers, schedulers and people ask a process to end."""
+SIGINT, SIGABRT, SIGKILL = 2, 6, 9
 ASKED_EXITS = tuple(128 + signal for signal in ASKED_SIGNALS)
 ASKED_EXCEPTIONS = ("KeyboardInterrupt", "SignalException")
 

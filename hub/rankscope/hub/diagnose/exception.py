@@ -5,6 +5,7 @@ import numpy as np
 from rankscope.hub.diagnose import endings
 from rankscope.hub.diagnose.text import PHASE_WORDS, ranks_text
 from rankscope.hub.liveness import live, silence_s
+from rankscope.hub.outliving import launcher_ended
 from rankscope.hub.state import RunState
 from rankscope.hub.state.ranks import FINISHED, STOPPED
 from rankscope.hub.state.silence import LOST_S
@@ -114,7 +115,8 @@ def _may_be_told(state: RunState, found: endings.Cause, now_s: float) -> bool:
     if now_s - found.at_s < DRAGGED_GRACE_S or endings.may_tell(state, now_s).any():
         return True
     until_s = found.at_s + DRAGGED_PATIENCE_S
-    if state.run_end_s is not None:  # the launcher has seen all its processes end
+    if state.run_end_s is not None and launcher_ended(state, now_s):
+        # It has seen all its processes end.
         until_s = min(until_s, state.run_end_s + DRAGGED_GRACE_S)
     if now_s >= until_s:
         return False

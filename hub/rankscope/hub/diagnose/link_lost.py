@@ -5,6 +5,7 @@ import numpy as np
 from rankscope.hub.diagnose.text import at_text, cpu_text, phase_of, ranks_text, step_in_work
 from rankscope.hub.diagnose.waiting import not_advancing
 from rankscope.hub.liveness import at_work, by_host, live, sentinel_link, silence_s
+from rankscope.hub.outliving import launcher_ended
 from rankscope.hub.state import RunState
 from rankscope.hub.state.ranks import ALIVE, STOPPED
 from rankscope.hub.state.silence import LOST_S, since_s
@@ -26,7 +27,7 @@ def link_lost(state: RunState, now_s: float) -> list[Finding]:
     ranks = state.ranks
     waiting = live(state)
     lost = waiting & (silence_s(state, now_s) > LOST_S) & (ranks.process[:size] != STOPPED)
-    if state.run_end_s is not None:
+    if state.run_end_s is not None and launcher_ended(state, now_s):
         # Sentinels leave once the run is over, and ranks that are left then are cut off: who was
         # silent before is lost.
         lost &= since_s(ranks)[:size] + LOST_S <= state.run_end_s
