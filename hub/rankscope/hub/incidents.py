@@ -113,12 +113,17 @@ class Incidents:
 
     def _known_as(self, finding: Finding, attempt: int) -> str:
         """The id under which it is open, or will be. A rank ends once, in whichever step: its last
-        steps may be told after its end was."""
+        steps may be told after its end was, and so may others that died by the same hand."""
         id_ = incident_id(finding, attempt)
         if id_ in self.open or finding.kind not in ENDINGS:
             return id_
         whose = id_.rpartition("/")[0]
-        return next((known for known in self.open if known.rpartition("/")[0] == whose), id_)
+        for known, entry in self.open.items():
+            same = (entry.finding.kind, entry.attempt) == (finding.kind, attempt)
+            shared = same and not set(finding.ranks).isdisjoint(entry.finding.ranks)
+            if shared or known.rpartition("/")[0] == whose:
+                return known
+        return id_
 
     def _opened(self, id_: str, finding: Finding, attempt: int, now_s: float) -> Incident:
         return Incident(

@@ -12,6 +12,7 @@ import numpy as np
 from rankscope.hub.diagnose import endings
 from rankscope.hub.diagnose.hang.scene import FRESH_S, critical_s
 from rankscope.hub.diagnose.rank_dead import INTERRUPTED, launchers_end, signals_that_ended
+from rankscope.hub.diagnose.rank_stopped import with_those_killed
 from rankscope.hub.incidents import Incidents
 from rankscope.hub.liveness import live
 from rankscope.hub.runstate import ENDED, run_state
@@ -120,7 +121,11 @@ def after_end(
     for entry in reversed(incidents.shown):
         until_s = now_s if entry.event == "opened" and entry.id in incidents.open else entry.at_s
         if _was_critical(entry, state.attempt, STANDS) and until_s >= ended_s - ENDING_S:
-            return [_ended_in(state, _still(entry, now_s)), *findings]
+            hang = _still(entry, now_s)
+            killed = [one for one in end.ranks if endings.stopped_before(state, ended_s)[one]]
+            if hang.kind == "rank-stopped" and not set(killed) <= set(hang.ranks):
+                hang = with_those_killed(state, hang, killed)
+            return [_ended_in(state, hang), *findings]
     return findings
 
 

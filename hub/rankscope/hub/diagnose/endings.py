@@ -36,6 +36,9 @@ ALONE_S = 5.0
 """One rank alone has gone because it was interrupted, when so long after that no other has ended:
 those that wait for it feel that it has gone, or its launcher ends them."""
 
+LAUNCHER_KILLS_S = 25.0
+"""A launcher kills ranks that do not heed what it asked them no sooner: 30 s, as a rule."""
+
 GOODBYE_GRACE_S = 0.5
 """A goodbye and the end of its process come on two connections; the second may be quicker."""
 
@@ -136,9 +139,29 @@ def cause(state: RunState, now_s: float) -> Cause | None:
         for event in events
         if event.kind == first.kind
         and event.how == first.how
-        and abs(event.at_s - first.at_s) <= SAME_MOMENT_S
+        and (
+            abs(event.at_s - first.at_s) <= SAME_MOMENT_S
+            or _killed_while_stopped(state, event, first.at_s)
+        )
     ]
     return _made(state, "death", named, first.at_s)
+
+
+def _killed_while_stopped(state: RunState, event: _Event, first_s: float) -> bool:
+    """Whether it was stopped when it was killed, and so by none of what the first death brought
+    about: a launcher asks first, and waits for what a stopped rank cannot do."""
+    if event.how[0] != SIGKILL or event.at_s - first_s > LAUNCHER_KILLS_S:
+        return False
+    return state.ranks.stopped_s.item(event.rank) < first_s  # false for NaN
+
+
+def stopped_before(state: RunState, at_s: float) -> Flags:
+    """Who was stopped before ``at_s``, and is so still or was until it was killed, shape
+    (columns,): nothing that others did reached it."""
+    ranks = state.ranks
+    stopped: Flags = ranks.stopped_s < at_s
+    stopped &= np.isnan(ranks.ended_s) | (ranks.signal == SIGKILL)
+    return stopped
 
 
 def _events(state: RunState, bad: Flags) -> list[_Event]:
@@ -262,10 +285,11 @@ def _dragged(state: RunState) -> Cause | None:
 def _made(
     state: RunState, kind: Literal["death", "exception"], named: list[int], at_s: float
 ) -> Cause:
-    """The cause with everybody else as victims, but those who had ended in order before."""
+    """The cause with everybody else as victims, but those who had ended in order before, or were
+    stopped."""
     ranks = state.ranks
     there = ranks.heard() | ~np.isnan(ranks.ended_s)
     ended_before = (ranks.goodbye == FINISHED) & (ranks.goodbye_s < at_s)
-    affected = there & ~ended_before
+    affected = there & ~ended_before & ~stopped_before(state, at_s)
     affected[named] = False
     return Cause(kind, sorted(named), np.flatnonzero(affected).tolist(), at_s)

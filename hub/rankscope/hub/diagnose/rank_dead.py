@@ -49,7 +49,8 @@ def rank_dead(state: RunState, now_s: float) -> list[Finding]:
             headline=f"{ranks_text(found.ranks)} died: {_end_of(state, first)}",
             evidence=[_witness(state, rank) for rank in found.ranks[:MAX_EVIDENCE]]
             + _not_for_memory(state, first)
-            + _aftermath(state, found.victims),
+            + _aftermath(state, found.victims)
+            + _stopped_before(state, found),
             next=_next(state, first, oom),
             where={"phase": phase_of(state, first)},
         )
@@ -147,6 +148,19 @@ def _aftermath(state: RunState, victims: list[int]) -> list[str]:
     for same in ways.values():
         fates[f"ended: {ended_text(state, same[0])}"] = same
     return [f"{ranks_text(same)} then {fate}" for fate, same in list(fates.items())[:3]]
+
+
+def _stopped_before(state: RunState, found: endings.Cause) -> list[str]:
+    """Of those who were stopped by then, what became of them: it was none of the first death."""
+    stopped = endings.stopped_before(state, found.at_s)
+    stopped[found.ranks] = False
+    there = np.isnan(state.ranks.ended_s)
+    fates = ((stopped & there, ""), (stopped & ~there, ", and then ended: SIGKILL"))
+    return [
+        f"{ranks_text(np.flatnonzero(those).tolist())} had been stopped before{fate}"
+        for those, fate in fates
+        if those.any()
+    ]
 
 
 def _next(state: RunState, rank: int, oom: bool) -> str:

@@ -96,6 +96,7 @@ class RankColumns(Columns):
         "process": CODE,
         "process_since_s": FLOAT,
         "alive_s": FLOAT,
+        "stopped_s": FLOAT,
         "cpu_s": FLOAT,
         "cpu_mark_s": FLOAT,
         "cpu_mark_at_s": FLOAT,
@@ -157,6 +158,8 @@ class RankColumns(Columns):
     process_since_s: Floats
     alive_s: Floats
     """When its sentinel saw last that it had not ended."""
+    stopped_s: Floats
+    """Since when it is stopped, or was when it ended; NaN where it was not."""
     cpu_s: Floats
     cpu_mark_s: Floats
     """CPU time at ``cpu_mark_at_s``; ``cpu_before`` is the mark before it."""
@@ -260,6 +263,9 @@ class RankColumns(Columns):
                 cells.excused_s[rank] = received_s
             cells.process[rank] = code
             cells.process_since_s[rank] = at_s - max(0.0, sample.state_s)
+            if code != ENDED:
+                since_s = cells.process_since_s[rank]
+                cells.stopped_s[rank] = since_s if code == STOPPED else math.nan
         if code != ENDED:
             cells.alive_s[rank] = at_s
         if not sample.cpu_s <= cells.cpu_s[rank]:
