@@ -43,8 +43,9 @@ def test_stopped_ranks_that_are_killed_one_after_the_other_accuse_none(
     assert status.verdict is not None
     assert (status.verdict.kind, status.verdict.ranks) == ("rank-stopped", everybody)
     assert status.verdict.headline.startswith("ended from outside by SIGKILL while it hung: ranks")
-    log = [entry.event for entry in world.log() if entry.finding.kind == "rank-dead"]
-    assert log == ["opened"]  # they died once, as one
+    log = [entry for entry in world.log() if entry.finding.kind == "rank-dead"]
+    assert {(entry.event, entry.id) for entry in log} == {("opened", log[0].id)}
+    assert log[-1].finding.ranks == everybody  # they died as one, and the log says so in the end
 
 
 def test_a_stopped_rank_is_no_victim_of_one_that_dies() -> None:

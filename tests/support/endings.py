@@ -176,14 +176,22 @@ def terminated(world: Ending) -> None:
     world.later(0.02)
     world.kill(0, 15)
     world.later(0.2)
-    world.run_end(1)
+    world.run_end(1, asked=15)
+
+
+def terminated_by_hand(world: Ending) -> None:
+    """SIGTERM of rank 1, and of nobody else: the launcher ends rank 0."""
+    world.core.launcher_lives = lambda: world.state.run_end is None
+    world.ends()
+    world.kill(1, 15)
+    _launcher_ends(world, 0)
 
 
 ENDINGS: dict[str, Callable[[Ending], None]] = {
     one.__name__: one
     for one in (
         *(finished, stopped, paused_and_stopped, saved_and_stopped),
-        *(raised, killed, left_early, terminated),
+        *(raised, killed, left_early, terminated, terminated_by_hand),
     )
 }
 

@@ -104,8 +104,9 @@ class Incidents:
             self.open[id_] = msgspec.structs.replace(entry_, finding=finding)
             counts = before.severity == "info" and finding.severity != "info"
             # A mere notice was opened: the log must say that it became one that counts. So it must
-            # where the words that a rank said before its end came after the news of that.
-            if counts or (finding.kind in ENDINGS and finding.step != before.step):
+            # where the words that a rank said before its end came after the news of that, and a
+            # launcher's, which tells what it was ended by.
+            if counts or (finding.kind in ENDINGS and _ended_otherwise(before, finding)):
                 new.append(self._opened(id_, finding, attempt, now_s))
         for entry in new:
             self._take(entry)
@@ -195,6 +196,13 @@ class Incidents:
         gaps_s = (min(until_s, now_s) - max(from_s, since_s) for from_s, until_s in blind)
         blind_s = sum(gap_s for gap_s in gaps_s if gap_s > 0)
         return max(0.0, now_s - since_s - blind_s)
+
+
+def _ended_otherwise(before: Finding, finding: Finding) -> bool:
+    """Whether it is told now that other ranks ended, in another step, or by another signal."""
+    if finding.kind == "run-interrupted" and finding.headline != before.headline:
+        return True
+    return (finding.step, finding.ranks) != (before.step, before.ranks)
 
 
 def read(path: Path) -> list[Incident]:

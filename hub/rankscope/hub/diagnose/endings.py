@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from rankscope.hub.outliving import ASKED_SIGNALS
+from rankscope.hub.outliving import ASKED_SIGNALS, outlived, was_killed
 from rankscope.hub.state import RunState
 from rankscope.hub.state.columns import Flags
 from rankscope.hub.state.ranks import EXCEPTION, FINISHED, NO_EXIT_CODE, NO_GOODBYE, STOPPED
@@ -27,6 +27,10 @@ CLOCK_FUZZ_S = 0.1
 
 REACTION_S = 0.5
 """A launcher reacts to a death within this time."""
+
+TOGETHER_S = 0.1
+"""Processes that were asked to end together have ended within this time (4 and 58 ms were seen);
+those that a launcher asked when it had seen one end, not (160 and 242 ms)."""
 
 HEEDED_WITHIN_S = 15.0
 """An interrupt is heeded when Python comes to run again: by a rank that waits in a collective only
@@ -221,7 +225,10 @@ def _asked(state: RunState, first: _Event, events: list[_Event], now_s: float) -
             return None
     whole_run = asked_of_run(state) is not None
     if len(asked) > 1:
-        alone = asked[1].at_s - first.at_s > REACTION_S
+        apart_s = asked[1].at_s - first.at_s
+        if TOGETHER_S < apart_s <= REACTION_S and _launchers_word_missing(state, first, now_s):
+            return None  # it tells whether it was asked, and has asked the ranks for that
+        alone = apart_s > (TOGETHER_S if _launcher_reacted(state) else REACTION_S)
     else:
         alone = _outlived(state, first, now_s)
     if alone and not whole_run:
@@ -229,6 +236,18 @@ def _asked(state: RunState, first: _Event, events: list[_Event], now_s: float) -
     if len(asked) == 1 and state.size() > 1 and not whole_run:
         return None  # too early to tell whether the others are asked, too
     return Cause("interrupt", [], sorted(event.rank for event in asked), first.at_s)
+
+
+def _launchers_word_missing(state: RunState, first: _Event, now_s: float) -> bool:
+    """Whether the launcher will say in a moment how its command ended."""
+    return state.launched and state.run_end is None and now_s - first.at_s <= ALONE_S
+
+
+def _launcher_reacted(state: RunState) -> bool:
+    """Whether nobody had asked the launcher to end, and it was there to end the ranks of one that
+    had."""
+    there = state.run_end is not None and not outlived(state).any()
+    return there and not was_killed(state) and asked_of_run(state) is None
 
 
 def _outlived(state: RunState, first: _Event, now_s: float) -> bool:

@@ -194,6 +194,8 @@ def signals_that_ended(state: RunState, ranks: list[int]) -> set[str]:
 
 def _interrupted(state: RunState, found: endings.Cause, now_s: float) -> Finding:
     names = signals_that_ended(state, found.victims)
+    # A launcher that got Ctrl-C ends its ranks with SIGTERM: what it got is what ended the run.
+    told = launchers_end(state) or names
     complete = state.complete_step()
     return Finding(
         kind=INTERRUPTED,
@@ -202,7 +204,7 @@ def _interrupted(state: RunState, found: endings.Cause, now_s: float) -> Finding
         victims=[],  # they were asked, too: nobody holds them up
         step=complete + 1,
         since_s=now_s - found.at_s,
-        headline=f"run was ended by {' and '.join(sorted(names)) or 'a signal'} "
+        headline=f"run was ended by {' and '.join(sorted(told)) or 'a signal'} "
         + (f"after step {complete}" if complete else "before the end of step 1"),
         evidence=[_witness(state, rank) for rank in found.victims if ended_text(state, rank)][
             :MAX_EVIDENCE

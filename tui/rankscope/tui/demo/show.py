@@ -104,7 +104,7 @@ def _on_screen(session: Session, signals: Signals, plan: Plan, output: IO[bytes]
         """The terminal reads nothing: end it without a word."""
         over.set()
         supervisor.join()
-        code = child.end(ENDS_WITHIN_S)
+        code = session.end_command(ENDS_WITHIN_S)
         session.finish(code)
         return left or code
 
@@ -132,7 +132,7 @@ def _on_screen(session: Session, signals: Signals, plan: Plan, output: IO[bytes]
         if was_running and left == Exit.FINE:
             _stop_in_order(session, child, signals)
         here = child.poll() is None
-        code = child.end(ENDS_WITHIN_S, signals) if here else child.poll() or 0
+        code = session.end_command(ENDS_WITHIN_S, signals) if here else child.poll() or 0
     if not was_running:
         _refuse_as_the_trainer_did(session, plan, code, log)
     status = session.finish(code)

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -188,6 +189,13 @@ class Session:
         self.signals.append(number)
         if number in ASK:
             self.unheeded.asked(number, time.monotonic())
+
+    def end_command(self, patience_s: float, signals: Signals | None = None) -> int:
+        """Ask the command to end, as :meth:`Child.end` does, and remember that for its end's
+        account."""
+        assert self.child is not None
+        self.signals.append(signal.SIGTERM)
+        return self.child.end(patience_s, signals)
 
     def wait(self, signals: Signals, each: Callable[[], None] | None = None) -> int:
         """Supervise until the command ends, and pass ``signals`` on to it; its exit code.
