@@ -50,12 +50,25 @@ def test_a_rank_in_a_lock_is_found_and_its_stack_stands_on_top(tmp_path: Path) -
         (group,) = asked(run, "collectives")["groups"]
         assert (group["behind"], group["waiting"]) == ([1], [0])
         assert run.ask("check").returncode == 1
+        _a_stop_is_given_up_at_once(run)
         _a_stop_says_what_it_waits_for(run)
+
+
+def _a_stop_is_given_up_at_once(run: Run) -> None:
+    """With who does not come and how the run is ended; nothing stays asked for."""
+    done = run.ask("stop")
+    assert done.returncode == 1, done
+    assert "rank 1 is stuck and cannot reach the end of a step (" in done.stderr
+    assert f"kill {run.process.pid}; or Ctrl-C" in done.stderr
+    assert "cancelled" in done.stdout
+    now = asked(run, "checkpoints")
+    assert now["command"] is None
+    assert [one["state"] for one in now["commands"] if one["command"] == "stop"] == ["cancelled"]
 
 
 def _a_stop_says_what_it_waits_for(run: Run) -> None:
     """At once, and that it stays asked for when nobody waits any more."""
-    words = [*RANKSCOPE, "stop"]
+    words = [*RANKSCOPE, "stop", "--wait"]
     home = environment(run.home)
     with subprocess.Popen(words, env=home, stderr=subprocess.PIPE, text=True) as stop:
         assert stop.stderr is not None

@@ -16,12 +16,14 @@ from rankscope.tui.arguments import OneLineParser, add_json, add_run, number
 from rankscope.tui.feed.client import HubClient
 from rankscope.tui.text.output import complain, toned, write
 from rankscope.tui.words.checkpoints import beyond
-from rankscope.tui.words.commands import NEEDS_ALL, SAVING, held_back, spoilt
+from rankscope.tui.words.commands import NEEDS_ALL, SAVING, cannot_follow, held_back, spoilt
 
 ASK_EVERY_S = 0.2
 LOOK_EVERY_S = 1.0
 """How often it is looked whether all ranks can follow what is asked for."""
 CANCEL = "rankscope cancel gives it up"
+CANCELLED_S = 10.0
+"""How long it is waited for that the ranks give up what cannot happen."""
 GONE_S = 2.0
 """A request that is neither in work nor over for so long is known to nobody."""
 
@@ -38,7 +40,13 @@ def author() -> str:
 def add_waiting(parser: OneLineParser, default_s: int = 600) -> None:
     """The options of every command that asks."""
     add_run(parser)
-    parser.add_argument("--no-wait", action="store_true", help="return once it is asked for")
+    how_long = parser.add_mutually_exclusive_group()
+    how_long.add_argument("--no-wait", action="store_true", help="return once it is asked for")
+    how_long.add_argument(
+        "--wait",
+        action="store_true",
+        help="wait also for a rank that hangs or is stopped, in case it goes on",
+    )
     parser.add_argument(
         "--timeout",
         type=number(1),
@@ -59,7 +67,7 @@ def ask(given: Namespace, command: str, **args: int | str) -> int:
             with suppress(UserError):  # it is given already, whatever is not known of it
                 for text in spoilt(command, source.ask(client, "status", Status)):
                     complain(f"rankscope: {text}")
-        waiting = Waiting(client, command)
+        waiting = Waiting(client, command, stays=given.wait or given.no_wait)
         if given.no_wait:
             waiting.look()
             if given.json:
@@ -71,6 +79,8 @@ def ask(given: Namespace, command: str, **args: int | str) -> int:
             found, outcome = await_end(
                 client, command, reply.reference, given.timeout, waiting.look
             )
+        except CannotFollow:
+            found, outcome = give_up(client, command, reply.reference)
         except KeyboardInterrupt:
             complain(f"rankscope: {waiting.still_asked()}")
             raise
@@ -81,27 +91,41 @@ def ask(given: Namespace, command: str, **args: int | str) -> int:
     return Exit.FINE if found.state in ("done", "paused") else Exit.PROBLEM
 
 
+class CannotFollow(Exception):
+    """A rank does not come to the end of a step: what is asked for cannot happen."""
+
+
 class Waiting:
     """What whoever waits is told meanwhile, on stderr: once, as soon as it is known."""
 
-    def __init__(self, client: HubClient, command: str) -> None:
+    def __init__(self, client: HubClient, command: str, *, stays: bool) -> None:
+        """``stays``: what cannot happen stays asked for all the same, in case the rank goes on."""
         self._client = client
         self._command = command
-        self._told = command not in NEEDS_ALL
+        self._stays = stays
+        self._told = False
         self._looked_s = -LOOK_EVERY_S
 
-    def look(self) -> None:
-        """Say who does not come, why, and what to do then, where that is so."""
+    def look(self, view: CheckpointsView | None = None) -> None:
+        """Say who does not come, why, and what to do then, where that is so.
+
+        Raises :class:`CannotFollow` where that is known for certain, unless it is to stay.
+        """
         now_s = time.monotonic()
-        if self._told or now_s - self._looked_s < LOOK_EVERY_S:
+        done = self._command not in NEEDS_ALL or (self._told and self._stays)
+        if done or _has_its_parts(view) or now_s - self._looked_s < LOOK_EVERY_S:
             return
         self._looked_s = now_s
         with suppress(UserError):  # it is asked for already, whatever is not known of the rest
             status = source.ask(self._client, "status", Status)
             overview = source.ask(self._client, "overview", Overview)
-            for text in held_back(self._command, status, overview):
-                complain(f"rankscope: {self._named(text)}")
-                self._told = True
+            gives_up = not self._stays and cannot_follow(self._command, status)
+            if not self._told or gives_up:
+                for text in held_back(self._command, status, overview, stays=not gives_up):
+                    complain(f"rankscope: {self._named(text)}")
+                    self._told = True
+            if gives_up:
+                raise CannotFollow
 
     def still_asked(self) -> str:
         """That what was asked for stays so though nobody waits for it, and how to give it up."""
@@ -114,12 +138,31 @@ class Waiting:
         return pasting.named(text, self._client.run_words)
 
 
+def _has_its_parts(view: CheckpointsView | None) -> bool:
+    """Whether the ranks were at their boundary and a save goes on without them."""
+    return view is not None and view.command is not None and view.command.state == "saving"
+
+
+def give_up(client: HubClient, command: str, request: int) -> tuple[Command, SaveOutcome | None]:
+    """Have the ranks cancel ``request``, which is a ``command``; what came of it, which may be
+    that it was done. Raises :class:`UserError` where they do not say."""
+    reply = client.command("cancel", author=author(), args={})
+    try:
+        return await_end(client, command, request, CANCELLED_S)
+    except UserError as error:
+        if error.exit_code != Exit.TIMED_OUT:
+            raise
+        pending = source.ask(client, "checkpoints", CheckpointsView).pending
+        told = pending if reply.accepted else reply.text
+        raise UserError(f"it is not given up yet: {told}", Exit.PROBLEM) from None
+
+
 def await_end(
     client: HubClient,
     command: str,
     request: int,
     timeout_s: float,
-    each: Callable[[], None] = lambda: None,
+    each: Callable[[CheckpointsView], None] = lambda _: None,
 ) -> tuple[Command, SaveOutcome | None]:
     """What came of ``request``, which is a ``command``; of a pause, that the ranks stand.
 
@@ -138,7 +181,7 @@ def await_end(
             return now, None
         if in_work(view, command, request):
             known_s = time.monotonic()
-            each()
+            each(view)
         if time.monotonic() - known_s > GONE_S:
             if command == "cancel":
                 text = "nothing is in work any more that could be cancelled"

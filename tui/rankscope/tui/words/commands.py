@@ -1,6 +1,6 @@
 """What a command will do, said before it is given."""
 
-from rankscope.protocol.shapes import HANGS, Finding, Overview, Status
+from rankscope.protocol.shapes import HANGS, STANDS, Finding, Overview, Status
 from rankscope.tui.words import numbers
 from rankscope.tui.words.checkpoints import holds, instead
 from rankscope.tui.words.ending import hangs, how_to_end
@@ -155,9 +155,20 @@ def waits_for(name: str, status: Status | None) -> str:
     return f"not before {_some(stuck) if stuck else 'a rank'}, {how}, reaches the end of a step"
 
 
-def held_back(name: str, status: Status | None, overview: Overview | None) -> list[str]:
-    """For whoever waits for ``name`` to happen, a line each: who does not come and why, and how a
-    run that hangs is ended; nothing where all ranks can follow it."""
+def cannot_follow(name: str, status: Status | None) -> bool:
+    """Whether it is known, and not only suspected, that ``name`` waits in vain: a rank hangs or is
+    stopped. One that the hub does not hear may well train on, and hear of it from the others."""
+    if status is None or not waits_for(name, status):
+        return False
+    return any(one.kind in STANDS and one.severity == "critical" for one in status.findings)
+
+
+def held_back(
+    name: str, status: Status | None, overview: Overview | None, *, stays: bool = True
+) -> list[str]:
+    """For whoever waits for ``name`` to happen, a line each: who does not come and why, what comes
+    of ``name`` (``stays``: it stays asked for), and how a run that hangs is ended; nothing where
+    all ranks can follow it."""
     if status is None or not waits_for(name, status):
         return []
     stuck, how = _stuck(status)
@@ -166,12 +177,19 @@ def held_back(name: str, status: Status | None, overview: Overview | None) -> li
     why = ""
     if verdict is not None and (verdict.kind in HANGS or set(verdict.ranks) & set(stuck)):
         why = f" ({safe(verdict.headline)})"
-    them, goes = ("they", "go") if len(stuck) > 1 else ("it", "goes")
+    goes = "they go" if len(stuck) > 1 else "it goes"
     end = how_to_end(status, overview)
+    if stays:
+        after = (
+            f"it happens if {goes} on within {GIVEN_UP_MIN} min, else it is given up; rankscope "
+            "cancel gives it up now"
+        )
+    else:
+        after = (
+            f"it is given up (with --wait it would happen if {goes} on within {GIVEN_UP_MIN} min)"
+        )
     return [
-        f"{who} {are} {how} and cannot reach the end of a step{why}: it happens if {them} "
-        f"{goes} on within {GIVEN_UP_MIN} min, else it is given up; rankscope cancel gives it up "
-        "now",
+        f"{who} {are} {how} and cannot reach the end of a step{why}: {after}",
         *([f"a run that hangs is ended from outside: {end}"] if end else []),
     ]
 
