@@ -140,6 +140,18 @@ def test_between_two_turns_only_small_gradients_are_read() -> None:
         assert [norm is not None for norm in norms] == [n % 4 == 0 for n in range(1, 10)]
 
 
+def test_how_often_large_ones_are_read_is_a_fact() -> None:
+    """In words, and as a number; neither where all are read at every step."""
+    with observed() as seen:
+        trained = Trained(seen, torch.nn.Linear(WIDE, WIDE))
+        trained.step()
+        facts = seen.observer.gradients.read()
+        assert facts["numerics_large_every"] == "4"
+        assert "large ones at every 4th step" in facts["numerics"]
+        trained.turns._pace.every = 1
+        assert "numerics_large_every" not in seen.observer.gradients.read()
+
+
 def test_small_gradients_are_read_at_every_step() -> None:
     """And once one of them is bad, all are, in that step and for a while after it."""
     with observed() as seen:

@@ -99,11 +99,76 @@ def test_a_reduction_that_overflows_has_no_culprit(trainer: str) -> None:
 def test_a_reduction_is_not_called_one_while_a_rank_was_not_looked_at() -> None:
     """What is not known is said to be not known."""
     play = world().sees(EVERYBODY, Stage.REDUCED, WEIGHT)
-    finding = play.done({2: None}).finding("nonfinite-reduction")
+    finding = play.done({1: None, 2: None}).finding("nonfinite-reduction")
     assert finding.ranks == []
-    assert "where from is not known: the own gradient of rank 2 was not looked at" in (
-        finding.headline
+    assert (
+        "where from is not known: the own gradients of ranks 1 and 2 were not all looked at"
+        in finding.headline
     )
+
+
+def left_over(play: NumericWorld, rank: int, stage: Stage) -> NumericWorld:
+    """All ranks have the bad number that came of a step in which ``rank`` left gradients out."""
+    note = "so was its gradient" if stage == Stage.UPDATED else ""
+    others = [other for other in play.ranks if other != rank]
+    play.sees(others, stage, WEIGHT, looked=(Stage.LOSS, Stage.GRADIENT), note=note)
+    return play.sees(rank, stage, WEIGHT, looked=(Stage.LOSS,), note=note)
+
+
+@pytest.mark.parametrize("stage", [Stage.REDUCED, Stage.UPDATED])
+@pytest.mark.parametrize("ranks", [2, 4, 9])
+@pytest.mark.parametrize("takes_turns", [True, False])
+def test_the_only_rank_that_was_not_looked_at_is_said_to_be_it(
+    ranks: int, stage: Stage, takes_turns: bool
+) -> None:
+    """Where the others' own were finite, and the reduced gradient is not: no accusation, but all
+    that is left, with why it was not looked at."""
+    play = world(ranks=ranks)
+    if takes_turns:
+        play.hello(1, trainer="ddp", facts={"numerics_large_every": "8"})
+    finding = left_over(play, 1, stage).done({1: None}).finding("nonfinite-reduction")
+    assert (finding.ranks, finding.step) == ([], 11)
+    others = "others' were" if ranks > 2 else "other's were"
+    assert finding.headline == (
+        f"the reduced gradient of {WEIGHT} is NaN in step 11; rank 1 is the only one whose own "
+        f"gradients were not all looked at in that step, the {others} finite"
+    )
+    assert "rankscope numerics --rank 1" in finding.next
+    told = "rank 1 reads its large gradients at every 8th step, and left some out in that one"
+    assert (told in finding.evidence) == takes_turns
+
+
+@pytest.mark.parametrize(
+    "norms",
+    [
+        {1: None, 3: None},
+        dict.fromkeys(EVERYBODY),
+    ],
+)
+def test_of_several_that_were_not_looked_at_none_is_the_only_one(
+    norms: dict[int, float | None],
+) -> None:
+    """They are all named as not looked at."""
+    play = world().sees(EVERYBODY, Stage.REDUCED, WEIGHT, looked=(Stage.LOSS,))
+    headline = play.done(norms).finding("nonfinite-reduction").headline
+    assert "the only one" not in headline
+    assert "where from is not known" in headline
+
+
+def test_a_norm_of_what_was_read_does_not_clear_a_rank_that_left_gradients_out() -> None:
+    """One that tells of an outlier among those that it read: not all of its own were looked at."""
+    play = world().sees([0, 3], Stage.REDUCED, WEIGHT, looked=(Stage.GRADIENT,))
+    play.sees([1, 2], Stage.REDUCED, WEIGHT, looked=(Stage.LOSS,))
+    headline = play.done({1: None, 2: 30.0}).finding("nonfinite-reduction").headline
+    assert "the only one" not in headline
+
+
+def test_a_rank_by_itself_is_not_the_only_one() -> None:
+    """There are no others to be finite."""
+    play = world(ranks=1).sees(0, Stage.REDUCED, WEIGHT, looked=(Stage.LOSS,))
+    headline = play.done({0: None}).finding("nonfinite-reduction").headline
+    assert "the own gradients of rank 0 were not all looked at" in headline
+    assert "the only one" not in headline
 
 
 def test_a_parameter_that_was_bad_before_the_step_explains_its_ranks_forward() -> None:

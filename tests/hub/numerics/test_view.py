@@ -48,6 +48,17 @@ def test_skips_scale_signs_and_what_is_not_covered_are_told() -> None:
     assert (second.signs, second.not_covered) == (1, [])
 
 
+@pytest.mark.parametrize(
+    ("told", "every"), [("8", 8), ("2", 2), ("", 1), ("0", 1), ("-4", 1), ("x", 1), ("9" * 40, 1)]
+)
+def test_how_often_large_gradients_are_read_is_told(told: str, every: int) -> None:
+    """At every step where the rank says nothing else, or nothing that can be."""
+    world = NumericWorld(2)
+    world.hello(0, facts={"numerics_large_every": told} if told else {})
+    first, second = world.clean(2).view("numerics").ranks
+    assert (first.large_every, second.large_every) == (every, 1)
+
+
 def test_signs_stand_in_the_order_of_the_verdict() -> None:
     """By step, microbatch and stage; what the reduction carried comes last."""
     world = NumericWorld(2).clean(2)

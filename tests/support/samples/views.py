@@ -21,6 +21,7 @@ NUMERICS = s.Numerics(
             skipped=0,
             signs=1,
             not_covered=["sparse gradients: embedding.weight"],
+            large_every=8,
         )
     ],
     left_out=3,

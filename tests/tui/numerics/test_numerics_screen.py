@@ -1,9 +1,12 @@
 """The screen of numerics: the origin with its evidence, every rank over time, its parameters."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from rankscope.protocol.shapes import Numerics
 from rankscope.tui.dashboard.navigation import Navigation
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.line import text_of
@@ -53,6 +56,20 @@ def test_the_culprit_is_selected_and_its_parameters_are_asked_for() -> None:
     assert screen.view_wanted(picture) == Wanted("numerics", 5)
     screen.move("down", picture, Room(80, 24, 0.0))
     assert screen.view_wanted(picture) == Wanted("numerics", 0)
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40)])
+def test_that_large_gradients_take_turns_stands_on_the_screen(width: int, height: int) -> None:
+    """In a line of its own, whichever rank is selected; none where all are read."""
+    snapshot = SCENES["healthy"]()
+    view = snapshot.view
+    assert isinstance(view, Numerics)
+    rows = [msgspec.structs.replace(row, large_every=8) for row in view.ranks]
+    turns = replace(snapshot, view=msgspec.structs.replace(view, ranks=rows))
+    for one, expected in ((snapshot, 0), (turns, 1)):
+        lines = NumericsScreen().layout(Picture(one), Room(width, height, 0.0)).lines(height)
+        told = "large gradients take turns, read at every 8th step on ranks 0-7"
+        assert [text_of(line).strip() for line in lines].count(told) == expected
 
 
 def test_another_screens_view_is_not_mistaken_for_its_own() -> None:

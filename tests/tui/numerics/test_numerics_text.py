@@ -56,6 +56,24 @@ def test_where_it_began_stands_before_what_it_spoilt() -> None:
     assert [marks[rank].word for rank in (0, 5, 7)] == ["finite", "not finite", "not finite"]
 
 
+def test_that_large_gradients_take_turns_is_said() -> None:
+    """In the text, in JSON and on the screen: which ranks, and how often; nothing of it where all
+    are read at every step."""
+    view = healthy().view
+    assert isinstance(view, Numerics)
+    assert words.turns_text(view) == ""
+    assert not any("take turns" in text for text in shown(view))
+    alike = msgspec.structs.replace(view, ranks=[row(rank, large_every=8) for rank in range(8)])
+    told = "large gradients take turns, read at every 8th step on ranks 0-7"
+    assert told in shown(alike)
+    assert json.loads(jsontext.dumps(alike))["ranks"][3]["large_every"] == 8
+    every = {0: 2, 1: 16, 5: 16}
+    rows = [row(rank, large_every=every.get(rank, 1)) for rank in range(8)]
+    assert words.turns_text(msgspec.structs.replace(view, ranks=rows)) == (
+        "large gradients take turns, read at every 2nd step on rank 0, at every 16th on ranks 1 5"
+    )
+
+
 def test_a_rank_asked_for_has_its_parameters_listed() -> None:
     """Those in trouble first, with the step they are of."""
     lines = shown(nan().view, 5)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from rankscope.hub.covered import large_every, not_covered
 from rankscope.hub.inquiries import PARAMETER_NORMS
 from rankscope.hub.state import RunState
 from rankscope.hub.state.numerics.episodes import Episode
@@ -22,9 +23,6 @@ MAX_ROWS = 256
 
 MAX_SIGNS = 64
 SHOWN_STEPS = 60
-
-NOT_COVERED = "numerics_not_covered"
-"""The fact in which an agent names what it cannot look at, one thing after the other; ``; ``."""
 
 
 def numerics(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Numerics:
@@ -102,9 +100,6 @@ def _row(
     slots = [step % len(columns.steps.numbers) for step in steps]
     codes = columns.norms[rank, slots].tolist() if slots else []
     ranks = state.ranks
-    identity = ranks.identity.item(rank)
-    facts = dict(state.words.identities.values[identity].facts) if identity >= 0 else {}
-    blind = facts.get(NOT_COVERED, "")
     return shapes.NumericsRow(
         rank=rank,
         step=columns.norm_step.item(rank),
@@ -115,7 +110,8 @@ def _row(
         loss_scale=or_none(columns.loss_scale.item(rank)),
         skipped=columns.skipped.item(rank),
         signs=columns.bad_steps.item(rank),
-        not_covered=[text for text in blind.split("; ") if text],
+        not_covered=not_covered(state, rank),
+        large_every=large_every(state, rank),
     )
 
 

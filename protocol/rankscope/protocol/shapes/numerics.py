@@ -39,6 +39,8 @@ class NumericsRow(Shape):
     """How many steps had one."""
     not_covered: list[str] = []
     """What the agent cannot look at on this rank, in words."""
+    large_every: int = 1
+    """Its large gradients are read at every so many steps; 1: at every one, as all others are."""
 
 
 class ParameterRow(Shape):

@@ -33,6 +33,9 @@ def numerics_text(view: Numerics, rank: int | None = None, width: int = 80) -> l
     if view.signs and not view.findings:
         lines += ["what was not finite:", *_signs(view, width), ""]
     lines += _wrapped(words.replicas_text(view), width)
+    turns = words.turns_text(view)
+    if turns:
+        lines += _wrapped(turns, width)
     if not any(row.local_norm is not None for row in view.ranks):
         lines.append("no rank has told of its gradients yet")
     if view.ranks:

@@ -148,6 +148,20 @@ def replicas_text(view: Numerics) -> str:
     return f"replicas: they differ, compared up to step {step}"
 
 
+def turns_text(view: Numerics) -> str:
+    """Of which ranks not all gradients are read at every step; empty where all are."""
+    alike: dict[int, list[int]] = {}
+    for row in view.ranks:
+        if row.large_every > 1:
+            alike.setdefault(row.large_every, []).append(row.rank)
+    told = [
+        f"at every {every}{'nd' if every == 2 else 'th'}{' step' if at == 0 else ''} on "
+        f"{numbers.ranks(ranks)}"
+        for at, (every, ranks) in enumerate(sorted(alike.items()))
+    ]
+    return f"large gradients take turns, read {', '.join(told)}" if told else ""
+
+
 def _spoilt_since(view: Numerics) -> int | None:
     """Since which step parameters are known not to be finite."""
     steps = [

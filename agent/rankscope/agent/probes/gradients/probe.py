@@ -123,7 +123,10 @@ class Gradients(Probe):
         facts: dict[str, str] = {}
         found = sorted({place.where for place in self.places if place.where})
         if found:
-            facts["numerics"] = ", ".join((*found, *filter(None, (self.ledger.turns.text(),))))
+            turns = self.ledger.turns
+            facts["numerics"] = ", ".join((*found, *filter(None, (turns.text(),))))
+            if turns.every > 1:
+                facts["numerics_large_every"] = str(turns.every)
         missing = {name: why for place in self.places for name, why in place.not_covered().items()}
         if missing:
             told = "; ".join(f"{name} ({why})" for name, why in list(missing.items())[:8])

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from rankscope.hub.covered import large_every
 from rankscope.hub.diagnose.nonfinite import evidence as lines
 from rankscope.hub.diagnose.nonfinite.origin import Origin, origins
 from rankscope.hub.diagnose.nonfinite.sentences import first, headline, next_step
@@ -71,6 +72,7 @@ def _findings(state: RunState, episode: Episode, now_s: float, *, by_scaler: boo
             *lines.consequences(origin, here),
             *(lines.unkept(origin, here, step, newest, _before(state, step)) if goes_on else ()),
             *lines.unlooked(origin, here),
+            *lines.left_out(origin, {rank: large_every(state, rank) for rank in origin.unseen}),
             *lines.turns(origin, ever, _norms(state, step - 1) if step > 1 else ever),
             *(lines.scaled(episode) if by_scaler else ()),
             *lines.duration(origin, episode, state.numerics.complete),

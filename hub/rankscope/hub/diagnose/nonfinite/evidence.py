@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from rankscope.hub.covered import every_text
 from rankscope.hub.diagnose.nonfinite.origin import OWN, Origin
 from rankscope.hub.diagnose.nonfinite.sentences import ONE, STAGES, article
 from rankscope.hub.diagnose.text import ranks_text
@@ -114,6 +115,20 @@ def unlooked(origin: Origin, here: Mapping[int, RankSigns]) -> list[str]:
         if stage < origin.stage and not seen.looked_at(stage)
     ]
     return [f"not looked at on rank {origin.ranks[0]}: {', '.join(blind)}"] if blind else []
+
+
+def left_out(origin: Origin, every: Mapping[int, int]) -> list[str]:
+    """Why own gradients of the ranks that leave the origin open were not all looked at, where they
+    say it: ``every`` is at how many steps each of them reads its large ones."""
+    alike: dict[int, list[int]] = {}
+    for rank in origin.unseen:
+        if every.get(rank, 1) > 1:
+            alike.setdefault(every[rank], []).append(rank)
+    return [
+        f"{ranks_text(ranks)} {'reads its' if len(ranks) == 1 else 'read their'} large gradients "
+        f"at {every_text(often)}, and left some out in that one"
+        for often, ranks in sorted(alike.items())
+    ]
 
 
 def turns(origin: Origin, own: Mapping[int, float], before: Mapping[int, float]) -> list[str]:

@@ -47,7 +47,14 @@ class Origin:
     steps_back: int = 0
     """How many steps before the one in which it was seen it must have happened."""
     unseen: list[int] = field(default_factory=list)
-    """Ranks whose own gradient was not looked at, where that leaves the origin open."""
+    """Ranks whose own gradients were not all looked at, where that leaves the origin open."""
+    finite_others: int = 0
+    """How many other ranks there are, where their own were all looked at and finite; else 0."""
+
+    @property
+    def only(self) -> int | None:
+        """The one rank that is left, where what all others had of their own was finite."""
+        return self.unseen[0] if len(self.unseen) == 1 and self.finite_others else None
 
 
 def origins(here: Mapping[int, RankSigns], norms: Mapping[int, float], world: int) -> list[Origin]:
@@ -131,6 +138,14 @@ def _late(seen: RankSigns, stage: Stage) -> Sign | None:
     return None
 
 
+def _whole(seen: RankSigns | None, norms: Mapping[int, float], rank: int) -> bool:
+    """Whether all of the rank's own gradients were looked at and finite. A norm alone does not say
+    so: a rank that leaves large ones out tells of one that is odd among those that it reads."""
+    if seen is not None:
+        return seen.looked_at(Stage.GRADIENT)
+    return math.isfinite(norms.get(rank, math.nan))
+
+
 def _after_reduction(
     here: Mapping[int, RankSigns], norms: Mapping[int, float], world: int
 ) -> list[Origin]:
@@ -145,6 +160,8 @@ def _after_reduction(
         signs = {rank: sign for rank, seen in here.items() if (sign := _late(seen, stage))}
         if not signs:
             continue
+        others = [rank for rank in range(world) if rank not in unseen]
+        whole = all(_whole(here.get(rank), norms, rank) for rank in others)
         nobody = stage == Stage.REDUCED or (stage == Stage.UPDATED and len(signs) > 1 and unseen)
         return [
             Origin(
@@ -153,6 +170,7 @@ def _after_reduction(
                 [] if nobody else sorted(signs),
                 signs,
                 unseen=unseen if stage != Stage.OPTIMIZER else [],
+                finite_others=len(others) if whole else 0,
             )
         ]
     return []

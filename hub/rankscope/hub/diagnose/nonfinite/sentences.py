@@ -80,10 +80,16 @@ def _cast(origin: Origin, sign: Sign, who: str, step: int) -> str:
 
 def _reduction(origin: Origin, sign: Sign, who: str, step: int) -> str:
     what = f"the reduced gradient of {sign.name or 'a parameter'} is {article(sign.value)}"
+    if origin.only is not None:
+        others = "other's" if origin.finite_others == 1 else "others'"
+        return (
+            f"{what} in step {step}; rank {origin.only} is the only one whose own gradients were "
+            f"not all looked at in that step, the {others} were finite"
+        )
     if origin.unseen:
         return (
-            f"{what} in step {step}; where from is not known: the own gradient of "
-            f"{ranks_text(origin.unseen)} was not looked at"
+            f"{what} in step {step}; where from is not known: the own gradients of "
+            f"{ranks_text(origin.unseen)} were not all looked at"
         )
     return f"{what} in step {step}, though every rank's own was finite"
 
@@ -103,7 +109,8 @@ def _optimizer(origin: Origin, sign: Sign, who: str, step: int) -> str:
     what = f"the update of step {step} made {sign.name or 'a parameter'} {article(sign.value)}"
     if origin.unseen:
         on = f" on {ranks_text(sorted(origin.signs))}"
-        return f"{what}{on}; gradients were not looked at in that step"
+        whose = ranks_text(origin.unseen)
+        return f"{what}{on}; own gradients of {whose} were not all looked at in that step"
     return f"{what} on {who}, with finite gradients"
 
 
@@ -124,6 +131,11 @@ def next_step(origin: Origin, step: int) -> str:
     sign = first(origin)
     rank = origin.ranks[0] if origin.ranks else min(origin.signs)
     name = sign.name or "it"
+    if origin.only is not None and origin.stage == Stage.REDUCED:
+        return (
+            f"look at what rank {origin.only} read and computed in step {step}: rankscope numerics "
+            f"--rank {origin.only}"
+        )
     return {
         "nonfinite-input": f"look at the data rank {rank} read for step {step}, and at what is "
         "done to them before the model",

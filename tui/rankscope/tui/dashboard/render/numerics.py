@@ -50,8 +50,14 @@ def origin_lines(view: Numerics, picture: Picture, width: int, most: int) -> lis
     return [*cut(lines, most, width, "v shows them"), BLANK] if lines else []
 
 
-def summary_line(view: Numerics, width: int) -> Line:
-    """Replicas, and what is left out."""
+def summary_lines(view: Numerics, width: int) -> list[Line]:
+    """Replicas and ranks that are left out; then which gradients are not read at every step."""
+    turns = words.turns_text(view)
+    more = [line("  ", Span(clip(turns, width - 4), "dim"))] if turns else []
+    return [_replicas_line(view, width), *more]
+
+
+def _replicas_line(view: Numerics, width: int) -> Line:
     style = "bad" if view.replicas_equal is False else "dim"
     start = line("  ", Span(words.replicas_text(view), "bad" if style == "bad" else "dim"))
     end = line(Span(f"{numbers.plural(view.left_out, 'rank')} left out ", "dim"))

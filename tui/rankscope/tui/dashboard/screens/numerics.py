@@ -9,7 +9,7 @@ from rankscope.tui.dashboard.render.numerics import (
     parameter_lines,
     rank_head,
     rank_line,
-    summary_line,
+    summary_lines,
 )
 from rankscope.tui.dashboard.screens.base import Direction, Layout, Room, head_lines
 from rankscope.tui.dashboard.screens.selecting import SelectingScreen
@@ -54,7 +54,7 @@ class NumericsScreen(SelectingScreen):
         below_most = PARAMETERS_BELOW if tall else 4
         spare = room.height - len(top) - len(rows) - below_most - (12 if tall else 4) - 4
         top += origin_lines(view, picture, room.width, (12 if tall else 4) + max(0, spare))
-        top += [summary_line(view, room.width), rank_head(view, room.width)]
+        top += [*summary_lines(view, room.width), rank_head(view, room.width)]
         marks, between = words.marks_of(view), words.span(view)
         cells = course_width(view, room.width)
         below: list[Line] = []
