@@ -59,6 +59,25 @@ def test_what_is_known_of_a_silent_hub_s_process_is_told(events: list[Event]) ->
     assert "process" not in str(link.timed_out(2.0, "its process 7 is stopped"))
 
 
+@pytest.mark.parametrize("process", ["", "its process 7 is stopped"])
+@pytest.mark.parametrize("events", [["delayed", "connected"], ["delayed", "connected", "ready"]])
+def test_what_is_shown_of_a_silence_that_goes_on_does_not_say_how_long_one_question_waited(
+    events: list[Event], process: str
+) -> None:
+    """It would stand there, the same, however long the silence has become."""
+    link = LinkState(HERE)
+    for event in events:
+        link.note(event)
+    error = link.timed_out(2.0, process)
+    assert "2.0 s" in str(error)
+    assert "2.0" not in error.standing
+    assert HERE in error.standing
+    assert process in error.standing
+    assert str(error).replace(" for 2.0 s", "").replace(" within 2.0 s", "") == error.standing
+    denied = after("delayed", "connected", "denied")
+    assert denied.standing == str(denied)
+
+
 def test_one_broken_handshake_is_forgiven() -> None:
     """A hub that is just ending may break one off; then it is a matter of the next try."""
     link = LinkState(HERE)

@@ -293,3 +293,32 @@ def test_a_hang_is_over_when_its_ranks_go_on_unobserved(
         assert seen(job) == []
         assert job.world.status().state == "running"
         job.world.advance(5.0)
+
+
+@pytest.mark.parametrize("made", [hung, stuck, starved])
+def test_of_a_hung_run_that_was_ended_no_speed_is_told(made: Callable[[], Job]) -> None:
+    """It made no step when it was ended, however fast it had been before it hung."""
+    job = made().hang(30.0)
+    assert job.world.view("overview").steps_per_s == 0.0
+    for rank in range(4):
+        job.world.kill(rank, signal=15)
+    job.world.run_end(143)
+    job.world.advance(5.0)
+    ended = job.world.view("overview")
+    assert (ended.state, ended.steps_per_s) == ("failed", 0.0)
+    assert not ended.tokens_per_s
+
+
+def test_of_a_run_that_hung_once_and_was_ended_later_its_speed_is_told() -> None:
+    """What has passed is history, as it is in the verdict."""
+    job = hung()
+    job.does(TOKENS, ranks=(2,))
+    for rank in (0, 1, 3):
+        job.completed[rank] = dict(job.entered[rank])
+    job.does(BUCKET).steps(8)
+    job.world.advance(5.0, moving=True)
+    for rank in range(4):
+        job.world.kill(rank, signal=15)
+    job.world.run_end(143)
+    job.world.advance(5.0)
+    assert job.world.view("overview").steps_per_s > 0.0

@@ -117,7 +117,8 @@ def stalled() -> Snapshot:
 
 
 def away() -> Snapshot:
-    return replace(healthy_8(), link="away", age_s=4.0, error="the hub did not answer within 2.0 s")
+    error = "no word from the hub at tcp://127.0.0.1:15000: its process 7 is stopped"
+    return replace(healthy_8(), link="away", age_s=4.0, error=error)
 
 
 def finished() -> Snapshot:

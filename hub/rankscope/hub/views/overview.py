@@ -40,6 +40,8 @@ def overview(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Ov
     )
     if word == "paused" and rate is not None:
         rate = 0.0  # its mean leaves pauses out: it is what the run will do again, not what it does
+    if word in ENDED and rate is not None and any(map(_stands, know.findings)):
+        rate = 0.0  # it was ended while it hung
     step_s, spread_s = rates.step_s(steps)
     tokens = rates.tokens_per_step(steps)
     findings = aged(know, now_s)
@@ -102,6 +104,10 @@ def overview(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes.Ov
         ending=ending(state, word),
         resumed=resumed(state),
     )
+
+
+def _stands(finding: shapes.Finding) -> bool:
+    return finding.severity == "critical" and finding.kind in shapes.STANDS
 
 
 def _loss(steps: rates.Steps) -> float | None:

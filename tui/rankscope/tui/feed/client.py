@@ -243,7 +243,8 @@ class HubClient:
                 error = self._link.timed_out(elapsed_s, words(self._process))
                 if not repeat:
                     error = _of_command(error, sent)
-                raise LinkError(error.cause, self._named(str(error)), error.exit_code)
+                named = self._named(str(error)), error.exit_code, self._named(error.standing)
+                raise LinkError(error.cause, *named)
             self._poller.register(self._socket, zmq.POLLIN if sent else zmq.POLLIN | zmq.POLLOUT)
             ready = dict(self._poller.poll(min(100, int((waited_s - elapsed_s) * 1000) + 1)))
             if self._monitor in ready and self._lost_link() and sent:

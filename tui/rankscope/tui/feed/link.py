@@ -24,9 +24,18 @@ BROKEN_HANDSHAKES = 2
 class LinkError(UserError):
     """The hub cannot be reached or does not answer: one line, exit code 3 or 4."""
 
-    def __init__(self, cause: Cause, text: str, exit_code: Exit = Exit.UNREACHABLE) -> None:
+    def __init__(
+        self,
+        cause: Cause,
+        text: str,
+        exit_code: Exit = Exit.UNREACHABLE,
+        standing: str = "",
+    ) -> None:
+        """``standing``: the same without how long it was waited, for where it goes on and is shown
+        beside how long it has; empty where ``text`` says nothing of time."""
         super().__init__(text, exit_code)
         self.cause = cause
+        self.standing = standing or text
 
 
 class LinkState:
@@ -82,21 +91,20 @@ class LinkState:
         """Why there was no answer within ``waited_s``. ``process``: what the hub's process does and
         what would help, where that is known (``feed.process``)."""
         if process and (self.ready or self._connected):
-            text = f"no word from the hub at {self.endpoint} for {waited_s:.1f} s: {process}"
-            return LinkError("silent", text, Exit.TIMED_OUT)
+            return _silent(
+                f"no word from the hub at {self.endpoint}", f" for {waited_s:.1f} s", f": {process}"
+            )
         if self.ready:
-            return LinkError(
-                "silent",
-                f"the hub at {self.endpoint} did not answer within {waited_s:.1f} s; "
-                "is it stopped or overloaded? its hub.log may tell",
-                Exit.TIMED_OUT,
+            return _silent(
+                f"no answer from the hub at {self.endpoint}",
+                f" within {waited_s:.1f} s",
+                "; is it stopped or overloaded? its hub.log may tell",
             )
         if self._connected:
-            return LinkError(
-                "silent",
-                f"{self.endpoint} takes connections but says nothing for {waited_s:.1f} s; "
-                "is the hub stopped, or is that another program's port?",
-                Exit.TIMED_OUT,
+            return _silent(
+                f"{self.endpoint} takes connections but says nothing",
+                f" for {waited_s:.1f} s",
+                "; is the hub stopped, or is that another program's port?",
             )
         if self._tried:
             return LinkError(
@@ -107,3 +115,7 @@ class LinkState:
         return LinkError(
             "address", f"there is no host at {self.endpoint}; check its name and your network"
         )
+
+
+def _silent(who: str, how_long: str, what: str) -> LinkError:
+    return LinkError("silent", f"{who}{how_long}{what}", Exit.TIMED_OUT, f"{who}{what}")

@@ -133,9 +133,10 @@ class Poller:
                 return
             self._drop_past()
             self.latest = self._ask_live()
+        except LinkError as error:
+            self._lost(wants_past, error.standing, silent=error.cause == "silent")
         except UserError as error:
-            silent = isinstance(error, LinkError) and error.cause == "silent"
-            self._lost(wants_past, str(error), silent)
+            self._lost(wants_past, str(error))
         except Exception as error:  # noqa: BLE001 - a dead thread would freeze the screen in silence
             self._lost(wants_past, f"rankscope failed: {type(error).__name__}: {error}")
 
