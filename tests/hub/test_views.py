@@ -174,6 +174,22 @@ def test_what_is_not_there_is_said_in_words(
     assert bytes(reply.body) == b"\xc0"
 
 
+@pytest.mark.parametrize("view", ["rank", "numerics", "steps", "collectives"])
+@pytest.mark.parametrize(
+    ("ranks", "has"),
+    [
+        (0, "no rank of this run has been heard of"),
+        (1, "this run has 1 rank"),
+        (2, "this run has 2 ranks"),
+    ],
+)
+def test_a_rank_that_is_not_there_is_told_beside_how_many_are(
+    view: str, ranks: int, has: str
+) -> None:
+    """In whichever view it was asked for; of a run of which nobody was heard, that."""
+    assert World(ranks).ask(view, 0, rank=7).error.endswith(has)
+
+
 def test_a_ranks_page_has_all_that_is_known_of_it() -> None:
     """Facts, groups with their sequence numbers, memory, steps, probe faults."""
     world = World(2)

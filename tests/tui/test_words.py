@@ -5,13 +5,13 @@ import math
 import msgspec
 import pytest
 
-from rankscope.protocol.shapes import Finding, State
+from rankscope.protocol.shapes import Collectives, Finding, State
 from rankscope.tui.text.check import check_line
 from rankscope.tui.text.output import untoned
-from rankscope.tui.words import numbers
+from rankscope.tui.words import groups, numbers
 from rankscope.tui.words.marks import Tone, plain, rank_mark, safe
 from rankscope.tui.words.verdict import Verdict, verdict
-from support.samples import FINDING, ROW, STATUS
+from support.samples import FINDING, ROW, SHAPES, STATUS
 
 
 @pytest.mark.parametrize(
@@ -158,3 +158,22 @@ def test_an_ascii_terminal_gets_ascii() -> None:
 def test_control_characters_from_outside_do_not_reach_the_terminal() -> None:
     """A host name or an error text cannot move the cursor or start an escape."""
     assert safe("node\x1b[2J\n\r\x9b1m") == "node [2J   1m"
+
+
+@pytest.mark.parametrize(
+    ("behind", "waiting", "told"),
+    [
+        ([1], [0], "rank 1 behind, rank 0 waits"),
+        ([0], [1], "rank 0 behind, rank 1 waits"),
+        ([5], [0, 1, 2], "rank 5 behind, 3 wait"),
+        ([1, 2], [0, 3], "ranks 1-2 behind, 2 wait"),
+        ([], [4], "rank 4 waits"),
+        ([], [], "together"),
+    ],
+)
+def test_of_a_group_it_is_said_who_waits(behind: list[int], waiting: list[int], told: str) -> None:
+    """One rank by its number; of several, how many."""
+    view = SHAPES["collectives"]
+    assert isinstance(view, Collectives)
+    row = msgspec.structs.replace(view.groups[0], behind=behind, waiting=waiting)
+    assert groups.state(row) == told

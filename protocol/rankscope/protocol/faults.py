@@ -64,6 +64,11 @@ class Spec:
         return f"{self.name}@{self.rank}:{self.step}{where}"
 
 
+NEAR = 0.6
+"""Names that are less alike than this are not meant: ``nofault`` is no ``nan-input``."""
+
+MOST_NEAR = 4
+
 _WRITTEN = re.compile(
     r"(?P<name>[^@:]+)@(?P<rank>[0-9]{1,9}):(?P<step>[0-9]{1,9})(:(?P<where>.+))?"
 )
@@ -89,7 +94,8 @@ def find(name: str, faults: Iterable[Fault]) -> Fault:
         return known[name]
     words = sorted(name.split("-"))
     near = [one for one in known if sorted(one.split("-")) == words]  # the same, turned round
-    near = near or difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    near = near or [one for one in known if name in one.split("-")][:MOST_NEAR]
+    near = near or difflib.get_close_matches(name, known, n=3, cutoff=NEAR)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
     raise UserError(f"there is no fault {name!r}; {hint}")
 

@@ -111,7 +111,7 @@ def test_the_parameter_to_blame_stands_before_those_that_it_spoilt() -> None:
 def test_a_rank_that_is_not_there_is_an_error_in_words() -> None:
     """As with every view of one rank."""
     reply = NumericWorld(2).clean(1).ask("numerics", 0, rank=7)
-    assert reply.error == "there is no rank 7; this run has 2"
+    assert reply.error == "there is no rank 7; this run has 2 ranks"
 
 
 def test_of_a_large_world_the_ranks_in_trouble_are_told() -> None:

@@ -33,6 +33,8 @@ def test_a_slow_phase_is_felt_at_any_pace() -> None:
         ("sigkil@0:1", "did you mean sigkill?"),
         ("slow-loader@0:1", "did you mean loader-slow?"),
         ("zzz@0:1", "there are sigkill, exit0"),
+        ("nofault@0:1", "there are sigkill, exit0"),
+        ("gil@0:1", "did you mean gil-held?"),
         ("", "there is no fault ''"),
         ("sigkill", "write it FAULT@rank:step"),
         ("sigkill@0", "write it FAULT@rank:step"),

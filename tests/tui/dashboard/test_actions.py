@@ -12,7 +12,7 @@ from rankscope.tui.dashboard.leaving import Leaving
 from rankscope.tui.dashboard.mailbox import Mailbox
 from rankscope.tui.dashboard.navigation import Navigation
 from rankscope.tui.dashboard.picture import Picture
-from rankscope.tui.dashboard.render.help import help_lines
+from rankscope.tui.dashboard.render.help import FIGURES, help_lines
 from rankscope.tui.dashboard.render.line import text_of
 from rankscope.tui.dashboard.screens.base import DIRECTIONS, Room
 from rankscope.tui.dashboard.screens.help import HelpScreen
@@ -81,6 +81,14 @@ def test_help_names_every_key_and_says_what_it_does() -> None:
         assert f"{action.all_keys_text} {action.help}" in text
 
 
+@pytest.mark.parametrize("figure", ["agent cost", "dropped", "missed"])
+def test_help_says_what_the_figures_at_the_foot_count(figure: str) -> None:
+    """Each that stands on a screen without a word on what it is."""
+    assert figure in {name for name, _ in FIGURES}
+    lines = [text_of(line).strip() for line in help_lines(120)]
+    assert any(line.startswith(f"{figure}  ") for line in lines)
+
+
 @pytest.mark.parametrize("ends_run", [False, True])
 def test_help_and_footer_say_what_leaving_does_to_the_run(ends_run: bool) -> None:
     """It ends a demo; it does nothing to a run of one's own."""
@@ -94,6 +102,17 @@ def test_help_and_footer_say_what_leaving_does_to_the_run(ends_run: bool) -> Non
     assert ("q quit" in foot) is not ends_run
     assert ("the run goes on" in text) is not ends_run
     assert ("the training ends" in text) is ends_run
+
+
+@pytest.mark.parametrize("scene", ["finished", "failed"])
+def test_leaving_a_demo_that_is_over_ends_nothing(scene: str) -> None:
+    """Neither footer nor help speak of an end that has come."""
+    room = Room(160, 80, 0.0)
+    picture = Picture(SCENES[scene](), ends_run=True)
+    foot = text_of(OverviewScreen().layout(picture, room).lines(80)[-1])
+    assert "q quit" in foot
+    helped = " ".join(text_of(line) for line in HelpScreen().layout(picture, room).lines(80))
+    assert "the training ends" not in " ".join(helped.split())
 
 
 def test_a_key_that_can_do_nothing_says_so() -> None:

@@ -10,7 +10,9 @@ from statistics import fmean
 import msgspec
 import pytest
 
+from rankscope.protocol.shapes import Checkpoint, Resumed
 from rankscope.tui.dashboard.picture import Picture
+from rankscope.tui.dashboard.render.bottom import state_line
 from rankscope.tui.dashboard.render.grid import plan
 from rankscope.tui.dashboard.render.line import (
     Line,
@@ -37,7 +39,7 @@ from rankscope.tui.dashboard.terminal import shows_utf8
 from rankscope.tui.dashboard.widgets.canvas import changed_span
 from rankscope.tui.words import numbers
 from rankscope.tui.words.blame import marks_of
-from support.scenes import SCENES, run
+from support.scenes import SCENES, healthy_8, run
 
 
 @pytest.mark.parametrize("place", [left, right, clip])
@@ -269,3 +271,30 @@ def test_a_rank_that_has_ended_is_in_its_last_phase_for_no_time() -> None:
         assert snapshot.overview is not None
         text = text_of(node_details(snapshot.overview.nodes[0], Picture(snapshot), 200))
         assert ("42 s" in text) is aged, text
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("resumed", [None, Resumed(11000, "/y")])
+@pytest.mark.parametrize(
+    "saved",
+    [
+        None,
+        Checkpoint(12000, "/x", True),
+        Checkpoint(12000, "/x", False),
+        Checkpoint(12000, "/x", True, resumed=True),
+        Checkpoint(12000, "/x", True, notfinite="it holds NaN: w", finite_step=11000),
+        Checkpoint(12000, "/x", False, resumed=True, notfinite="it holds Inf: w"),
+    ],
+)
+def test_nothing_on_the_line_of_the_checkpoint_is_cut_at_its_end(
+    saved: Checkpoint | None, resumed: Resumed | None, width: int
+) -> None:
+    """What has no room is left out whole; the checkpoint and what is wrong with it goes first."""
+    snapshot = healthy_8()
+    assert snapshot.overview is not None
+    overview = msgspec.structs.replace(snapshot.overview, last_checkpoint=saved, resumed=resumed)
+    text = text_of(state_line(Picture(replace(snapshot, overview=overview)), width))
+    assert "…" not in text
+    assert ("not verified" in text) == (saved is not None and not saved.verified)
+    if saved is not None and saved.notfinite:
+        assert f", {saved.notfinite[3:12]}" in text

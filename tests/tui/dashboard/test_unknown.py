@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
+import msgspec
 import pytest
 
 from rankscope.protocol.exits import UserError
@@ -18,7 +19,7 @@ from rankscope.tui.dashboard.navigation import Navigation
 from rankscope.tui.dashboard.picture import Picture
 from rankscope.tui.dashboard.render.age import seen, word_age_s
 from rankscope.tui.dashboard.render.line import text_of, width_of
-from rankscope.tui.dashboard.render.title import title_line
+from rankscope.tui.dashboard.render.title import control_lines, title_line
 from rankscope.tui.dashboard.screens.base import Room, Screen
 from rankscope.tui.dashboard.screens.evidence import EvidenceScreen
 from rankscope.tui.dashboard.screens.offers import (
@@ -278,3 +279,19 @@ def test_a_hub_that_is_there_and_silent_is_not_called_gone(silent: bool, first: 
     assert ("NO HUB" in verdict) is not silent
     assert ("hub silent" in title) is silent
     assert ("no hub" in title) is not silent
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_request_that_was_in_work_is_only_what_was_known_last(width: int) -> None:
+    """The ranks may have followed it long ago, or gone on from their pause."""
+    snapshot = away()
+    assert snapshot.status is not None
+    text = "pending: rank 1 has not heard of it"
+    status = msgspec.structs.replace(snapshot.status, control=text)
+    known = replace(snapshot, status=status)
+    for shown, told in (
+        (replace(known, link="up"), f"▸ {text}"),
+        (known, f"▸ last known: {text}"),
+    ):
+        (line,) = control_lines(Picture(shown), width)
+        assert text_of(line).strip() == told

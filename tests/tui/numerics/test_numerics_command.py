@@ -137,7 +137,7 @@ def test_bad_input_is_one_line(tmp_path: Path) -> None:
     with spoilt(tmp_path):
         missing = rankscope(tmp_path, "numerics", "run-1", "--rank", "7")
         assert (missing.code, missing.out) == (2, "")
-        assert missing.err == "rankscope: there is no rank 7; this run has 2\n"
+        assert missing.err == "rankscope: there is no rank 7; this run has 2 ranks\n"
         wrong = rankscope(tmp_path, "numerics", "run-1", "--rank", "-1")
         assert wrong.code == 2
         assert wrong.err.count("\n") == 1

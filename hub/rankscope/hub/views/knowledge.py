@@ -55,8 +55,15 @@ def asked_rank(know: Knowledge, request: m.ViewRequest) -> int | None:
         return None
     size = know.state.size()
     if not isinstance(rank, int) or not 0 <= rank < size:
-        raise NoSuchView(f"there is no rank {rank}; this run has {size}")
+        raise NoSuchView(no_rank(rank, size))
     return rank
+
+
+def no_rank(rank: object, size: int) -> str:
+    """``there is no rank 7; this run has 2 ranks``."""
+    if not size:
+        return f"there is no rank {rank}: no rank of this run has been heard of"
+    return f"there is no rank {rank}; this run has {size} rank{'s' * (size > 1)}"
 
 
 def run_step(state: RunState) -> int:

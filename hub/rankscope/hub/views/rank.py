@@ -12,6 +12,7 @@ from rankscope.hub.views.knowledge import (
     asked_rank,
     completed,
     grad_norm,
+    no_rank,
     or_none,
     run_step,
 )
@@ -24,7 +25,7 @@ def rank_detail(know: Knowledge, request: m.ViewRequest, now_s: float) -> shapes
     state = know.state
     rank = asked_rank(know, request)
     if rank is None:
-        raise NoSuchView(f"there is no rank None; this run has {state.size()}")
+        raise NoSuchView(no_rank(rank, state.size()))
     ranks, words = state.ranks, state.words
     now_s = as_of_s(state, run_state(state, now_s), now_s)
     steps = completed(state, run_step(state))

@@ -380,7 +380,7 @@ class Dashboard(TimeKeys, ControlKeys, ToolKeys, RunKeys, App[None], inherit_bin
         """The palette's entries: the registry's, and nothing else; what does nothing now says why,
         by the rule of the footer."""
         room = self._room()
-        for action in actions(self._picture.ends_run):
+        for action in actions(self._picture.leaving_ends_run):
             if not action.palette:
                 continue
             shown = self._navigation.screen

@@ -85,6 +85,10 @@ class Picture:
         return self.status is not None and self.status.state in ENDED
 
     @property
+    def leaving_ends_run(self) -> bool:
+        return self.ends_run and not self.ended
+
+    @property
     def verdict(self) -> Finding | None:
         return None if self.status is None else self.status.verdict
 

@@ -21,10 +21,12 @@ def spread(row: CollectiveRow) -> str:
 
 
 def state(row: CollectiveRow) -> str:
-    """``rank 1 behind, 3 waiting``; ``together`` when nobody is."""
+    """``rank 1 behind, rank 0 waits``, ``rank 1 behind, 3 wait``; ``together`` when nobody is."""
     parts = []
     if row.behind:
         parts.append(f"{numbers.ranks(row.behind, 4)} behind")
-    if row.waiting:
-        parts.append(f"{len(row.waiting)} waiting")
+    if len(row.waiting) == 1:  # a bare 1 beside a rank's number reads as another one
+        parts.append(f"rank {row.waiting[0]} waits")
+    elif row.waiting:
+        parts.append(f"{numbers.count(len(row.waiting))} wait")
     return ", ".join(parts) or "together"

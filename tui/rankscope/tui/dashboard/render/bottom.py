@@ -33,7 +33,8 @@ def state_line(picture: Picture, width: int) -> Line:
         if saved.resumed:
             checkpoint = line(*checkpoint, Span(", resumed from", "dim"))
     if resumed := resumed_text(overview.resumed, saved):
-        checkpoint = line(*checkpoint, Span(f", {resumed}", "dim"))
+        more = line(*checkpoint, Span(f", {resumed}", "dim"))
+        checkpoint = more if width_of(more) + 4 <= width else checkpoint
     parts = [
         line(
             Span("agent cost ", "dim"),
@@ -52,7 +53,8 @@ def state_line(picture: Picture, width: int) -> Line:
     if overview.incidents:
         parts.append(line(Span("log entries ", "dim"), numbers.count(overview.incidents)))
     room = width - width_of(checkpoint) - 5
-    return spread(line("  ", *checkpoint), line(*first_that_fit(parts, room, "   "), "  "), width)
+    fitting = [part for part in parts if width_of(part) <= room]  # none of it cut
+    return spread(line("  ", *checkpoint), line(*first_that_fit(fitting, room, "   "), "  "), width)
 
 
 def hub_lines(picture: Picture, width: int) -> list[Line]:

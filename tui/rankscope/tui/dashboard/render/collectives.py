@@ -17,7 +17,7 @@ from rankscope.tui.words import groups as words
 from rankscope.tui.words.marks import safe
 
 GROUP, RANKS, NUMBER = 12, 7, 16
-STATE = 26
+STATE = 28
 """Cells for who is behind and who waits."""
 
 

@@ -21,6 +21,21 @@ MARKS = (
     (Mark("■", "ended", "quiet"), "ended: well, or because of another rank, as its word says"),
 )
 
+FIGURES = (
+    (
+        "agent cost",
+        "the agent's own time on the training thread, a step, the mean of ranks: its bookkeeping, "
+        "and reading gradients and other numbers. Part of it is the same for any step: a few per "
+        "cent of one of some milliseconds, one or two of a long one",
+    ),
+    (
+        "dropped",
+        "records that ranks have thrown away because they could not leave in time, as while the "
+        "hub is away: training waits for none",
+    ),
+    ("missed", "messages of a rank that left and never came to the hub"),
+)
+
 NOTES = (
     "The mouse is left to your terminal, so that selecting and copying work as usual, also over "
     "SSH. Colours are your terminal's own sixteen; NO_COLOR=1 goes without. A locale without "
@@ -53,6 +68,9 @@ def help_lines(width: int, ends_run: bool = False) -> list[Line]:
     for mark, meaning in MARKS:
         head = Span(f"{mark.glyph} {mark.word}", TONE_STYLES[mark.tone])
         lines += paragraph(head, KEYS_WIDTH, meaning, width, indent=4)
+    lines += [BLANK, line("  ", Span("Figures", "accent"))]
+    for name, meaning in FIGURES:
+        lines += paragraph(Span(name, "strong"), KEYS_WIDTH, meaning, width, indent=4)
     for note in (*NOTES, ENDS_RUN if ends_run else ONLY_LOOKS):
         lines.append(BLANK)
         lines += [line("  ", Span(each, "dim")) for each in wrap(note, width - 4, 8)]

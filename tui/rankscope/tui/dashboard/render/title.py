@@ -7,6 +7,7 @@ from rankscope.tui.dashboard.render.age import as_of, unheard_s, word_age_s
 from rankscope.tui.dashboard.render.line import (
     Line,
     Span,
+    StyleName,
     first_that_fit,
     fit,
     line,
@@ -53,10 +54,12 @@ def control_lines(picture: Picture, width: int) -> list[Line]:
     text = "" if picture.status is None else picture.status.control
     if not text.strip() or width < 8:
         return []
-    first, *more = wrap(safe(text), width - 6, 2)
+    told = f"last known: {text}" if picture.unknown else text
+    style: StyleName = "dim" if picture.unknown else "warn"
+    first, *more = wrap(safe(told), width - 6, 2)
     return [
-        fit(line("   ", Span(f"▸ {first}", "warn")), width),
-        *(fit(line("     ", Span(each, "warn")), width) for each in more),
+        fit(line("   ", Span(f"▸ {first}", style)), width),
+        *(fit(line("     ", Span(each, style)), width) for each in more),
     ]
 
 

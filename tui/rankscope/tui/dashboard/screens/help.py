@@ -10,5 +10,5 @@ class HelpScreen(Screen):
 
     def layout(self, picture: Picture, room: Room) -> Layout:
         top = head_lines(picture, room, brief=True)
-        lines = help_lines(room.width, picture.ends_run)
+        lines = help_lines(room.width, picture.leaving_ends_run)
         return self.finish(picture, room, top, len(lines), lines.__getitem__)

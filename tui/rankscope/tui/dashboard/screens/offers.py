@@ -33,7 +33,7 @@ def offered(screen: "Screen", picture: Picture, room: "Room", lines: int) -> lis
     """What the footer shows, the most important first. ``lines``: how many the screen lists."""
     shown = [
         action
-        for action in footer_actions(screen.name, picture.ends_run)
+        for action in footer_actions(screen.name, picture.leaving_ends_run)
         if not idle(action, screen, picture, room, lines)
         and (action.group != "control" or (action.name == "unlock") is bool(room.locked))
     ]
