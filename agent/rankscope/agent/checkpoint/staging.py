@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from rankscope.agent.checkpoint import streaming
 from rankscope.agent.checkpoint.plan import Piece
 from rankscope.agent.checkpoint.process import Scribe
 
@@ -127,7 +126,7 @@ class Stager:
             if copy.end > copy.begin:
                 space = self._buffer.tensor[copy.begin : copy.end]
                 target = space.view(copy.dtype).view(copy.lengths)
-                streaming.copy(piece.source, target)
+                target.copy_(piece.source, non_blocking=True)
         event = None
         if on_device:
             event = torch.cuda.Event()  # type: ignore[no-untyped-call]
