@@ -25,6 +25,7 @@ from rankscope.hub.runstate import ENDED, ended_s, exit_code, last_rank_ended_s,
 from rankscope.hub.state import RunState
 from rankscope.hub.state.plausible import BadMessage
 from rankscope.hub.state.silence import LOST_S
+from rankscope.hub.toldtoend import told_to_end
 from rankscope.hub.views.checkpoints import last as last_checkpoint
 from rankscope.protocol import codec, limits
 from rankscope.protocol import messages as m
@@ -284,6 +285,7 @@ class Core:
         findings = standing.while_ending(state, findings, log, now_s)
         findings = standing.as_old_as_before(state, findings, log, now_s)
         told = standing.after_end(state, findings, log, now_s)
+        told = told_to_end(state, told)
         self.know.findings = gone.afterwards(state, told, now_s)
         self.know.diagnosed_s = now_s
         log.saved = last_checkpoint(state)
