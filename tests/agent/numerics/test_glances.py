@@ -200,3 +200,45 @@ def test_what_promises_much_and_holds_little_is_not_told(stays: bool) -> None:
             run.step()
         assert all(not run.told(number) for number in range(7, 12))
         assert seen.faults == []
+
+
+def hand_over(run: Run, factors: dict[str, float]) -> None:
+    """A backward in which the model's gradients are handed over together, as FSDP2 does it, each
+    ``factors`` times what it is."""
+    hooks: Any = run.seen.observer.gradients.places[0].hooks
+    ledger = run.seen.observer.gradients.ledger
+    named = dict(run.model.named_parameters())
+    indices = [ledger.names.index(name) for name in named]
+    gradients = [
+        one.grad.clone() * factors.get(name, 1.0)
+        for name, one in named.items()
+        if one.grad is not None
+    ]
+    trigger = torch.nn.Parameter(torch.ones(1))
+    trigger.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+        lambda _: hooks.take(indices, gradients, None)
+    )
+    torch.autograd.backward((trigger * 2.0).sum())
+
+
+@pytest.mark.parametrize(
+    ("factors", "read"),
+    [
+        ({}, ["0.bias", "2.bias"]),
+        ({"2.weight": 1e4}, ["0.bias", "2.bias", "2.weight"]),
+        ({"2.weight": math.nan}, ["0.bias", "2.bias", "2.weight"]),
+        ({"0.bias": math.nan}, ["0.bias", "0.weight", "2.bias", "2.weight"]),
+    ],
+    ids=["healthy", "an outlier", "NaN in one", "NaN in a small one"],
+)
+def test_what_is_handed_over_together_is_glanced_at_together(
+    factors: dict[str, float], read: list[str]
+) -> None:
+    """Small ones are measured in the same call; large ones are read where there is a reason."""
+    with observed() as seen:
+        run = Run(seen, stays=False)
+        run.step()
+        hand_over(run, factors)
+        ledger = seen.observer.gradients.ledger
+        assert sorted(ledger.names[index] for index in ledger.norms) == read
+        assert seen.faults == []

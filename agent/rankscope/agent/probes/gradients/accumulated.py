@@ -357,22 +357,36 @@ class Accumulated(Measuring):
         if _task() != self._now[0]:
             self._begin()
         large = any(gradient.numel() > SMALL for gradient in gradients)
-        first = indices[0] if large else -1
         if large and self._leaves_out and self._may_leave_out():
-            large = False
-            sized = [(i, g) for i, g in zip(indices, gradients, strict=True) if g.numel() > SMALL]
-            struck = self._strikes(*_unzipped(sized))
-            indices, gradients = _unzipped(
-                (i, g)
-                for i, g in zip(indices, gradients, strict=True)
-                if g.numel() <= SMALL or i in struck
-            )
-        if not self._skips and gradients:
+            self._take_small(list(zip(indices, gradients, strict=True)), cast, summed)
+        elif not self._skips and gradients:
             began_s = _cost()
             self._measure(indices, gradients, cast, summed)
             if large:
-                self.ledger.turns.took(first, _cost() - began_s)
+                self.ledger.turns.took(indices[0], _cost() - began_s)
         self.probe.observer.kernel_s += _clock() - began
+
+    def _take_small(
+        self, taken: list[tuple[int, torch.Tensor]], cast: torch.dtype | None, summed: bool
+    ) -> None:
+        """Look at the small ones of ``taken``; at a large one where a glance strikes, or where one
+        of those is bad."""
+        small = [one for one in taken if one[1].numel() <= SMALL]
+        large = [one for one in taken if one[1].numel() > SMALL]
+        glanced = self.ledger.glance(*_unzipped(large))
+        pieces = [piece for _, _, piece in glanced]
+        indices, gradients = _unzipped(small)
+        if all(one.is_cpu and one.dtype in ORDINARY for one in gradients):
+            norms = measure.values(gradients + pieces)
+            self.ledger.saw(indices, gradients, norms[: len(small)], cast, summed)
+            norms = norms[len(small) :]
+        else:
+            self._measure(indices, gradients, cast, summed)
+            norms = measure.values(pieces)
+        struck = self.ledger.struck(glanced, norms)
+        read = [one for one in large if one[0] in struck or not self.ledger.leaves_out]
+        if read:
+            self._measure(*_unzipped(read), cast, summed)
 
     def _fault(self, error: Exception) -> None:
         self._drop()
