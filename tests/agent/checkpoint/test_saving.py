@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from rankscope.agent.checkpoint import Checkpointer, hands, publish
+from rankscope.agent.checkpoint.gather import has_memory
 from rankscope.agent.checkpoint.meeting import Outcome
 from rankscope.agent.checkpoint.plan import plan
 from rankscope.protocol import checkpoints, coverage
@@ -220,6 +221,21 @@ def test_a_tensor_whose_memory_was_taken_from_it_costs_the_save_alone(
     outcome = saver.save(2)
     assert outcome is not None
     assert outcome.ok, outcome
+
+
+def test_a_tensor_that_stands_for_another_one_needs_no_memory_of_its_own() -> None:
+    """A shard that waits for a collective, or one in a type of a library's own."""
+
+    class Standing(Tensor):
+        @classmethod
+        def __torch_dispatch__(cls, *args: Any, **more: Any) -> Any:
+            raise NotImplementedError
+
+    make: Any = Tensor._make_wrapper_subclass
+    assert has_memory(make(Standing, (8, 8), storage_size=0))
+    taken = torch.zeros(8, 8)
+    taken.untyped_storage().resize_(0)
+    assert not has_memory(taken)
 
 
 def test_only_verified_checkpoints_count_when_old_ones_go(tmp_path: Path) -> None:

@@ -195,8 +195,9 @@ def _plain(name: str, tensor: Tensor) -> Tensor:
 
 
 def has_memory(tensor: Tensor) -> bool:
-    """Whether all numbers of ``tensor`` are in its storage, which may have been made smaller."""
-    if tensor.numel() == 0:
+    """Whether all numbers of ``tensor`` are in its storage, which may have been made smaller. What
+    only stands for other tensors has them there."""
+    if tensor.numel() == 0 or type(tensor) is not Tensor:
         return True
     last = sum((n - 1) * each for n, each in zip(tensor.shape, tensor.stride(), strict=True))
     end = (tensor.storage_offset() + last + 1) * tensor.element_size()
