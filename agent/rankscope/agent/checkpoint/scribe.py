@@ -41,7 +41,8 @@ from collections.abc import Callable
 from typing import Any
 
 BLOCK_BYTES = 512 << 10
-"""Checksummed and then written: from a core's own cache, not from memory a second time."""
+"""Checksummed, looked at and, where the disk does not read memory itself, written: from a core's
+own cache, not from memory a second time."""
 
 DIRECT_BYTES = 16 << 20
 """The same where the disk reads the memory itself: each call has a cost of its own."""
@@ -178,12 +179,13 @@ class Work:
         block_bytes = self._file.block_bytes(begin, at)
         for start in range(0, size, block_bytes):
             end = min(start + block_bytes, size)
-            block = self._memory[begin + start : begin + end]
-            crc32 = self._crc32(block, crc32)
-            if look is not None:
-                look.at(begin + start, begin + end)
-            self._file.put(block, at + start, begin + start)
-            self._wrote(len(block))
+            for part in range(begin + start, begin + end, BLOCK_BYTES):
+                behind = min(part + BLOCK_BYTES, begin + end)
+                crc32 = self._crc32(self._memory[part:behind], crc32)
+                if look is not None:
+                    look.at(part, behind)
+            self._file.put(self._memory[begin + start : begin + end], at + start, begin + start)
+            self._wrote(end - start)
             if self._error is not None:
                 break
         return crc32, NOT_LOOKED if look is None else look.found
