@@ -11,11 +11,12 @@ import msgspec
 import pytest
 
 from rankscope.protocol import messages as m
-from rankscope.protocol.shapes import Finding, Incident, Status
+from rankscope.protocol.shapes import Finding, Incident, Overview, Status
 from rankscope.tui import reach
-from rankscope.tui.feed.client import HubClient
+from rankscope.tui.feed.client import NOBODY_PATIENCE_S, HubClient
 from rankscope.tui.feed.poller import Poller, Snapshot
 from rankscope.tui.runs import listed
+from rankscope.tui.words.nohub import no_hub
 from rankscope.tui.words.runs import verdict
 from support.outside import nothing_left, rankscope, refused
 from support.runs import RANKSCOPE, environment, wait_until
@@ -125,6 +126,46 @@ def test_a_stopped_hub_is_told(home: Path) -> None:
             assert "last known: rank 1 died" in words
         finally:
             hub.process.send_signal(signal.SIGCONT)
+
+
+@pytest.mark.parametrize("ends", ["in order", "killed", "killed while it is asked"])
+def test_a_hub_that_ends_before_it_answers_leaves_its_recording_to_answer(
+    home: Path, ends: str
+) -> None:
+    """Whoever looked at the run just then is told what was known, and not that nobody listens."""
+    with hub_process(home) as hub, reach.connect_once(hub.directory) as client:
+        assert isinstance(client.ask("status", timeout_s=PATIENCE_S).body, Status)
+        assert not client.replay
+        assert hub.process is not None
+        if ends == "in order":
+            end(hub, 0)
+        elif ends == "killed":
+            hub.kill()
+        else:
+            hub.process.send_signal(signal.SIGSTOP)
+            threading.Timer(0.5, hub.kill).start()
+        for view in ("status", "overview"):
+            body = client.ask(view, timeout_s=PATIENCE_S).body
+            assert isinstance(body, Status | Overview)
+            assert body.state == ("finished" if ends == "in order" else "starting")
+        assert client.replay
+        again = client.ask("status", timeout_s=PATIENCE_S).body
+        assert isinstance(again, Status)
+        assert (no_hub(again) is None) == (ends == "in order")
+
+
+def test_a_hub_that_is_started_again_answers_who_asked_the_one_before(home: Path) -> None:
+    """Also where that took longer than a client waits for it to come back."""
+    with hub_process(home) as hub, reach.connect_once(hub.directory) as client:
+        assert isinstance(client.ask("status", timeout_s=PATIENCE_S).body, Status)
+        hub.kill()
+        later = threading.Timer(NOBODY_PATIENCE_S + 0.5, hub.start)
+        later.start()
+        try:
+            body = client.ask("status", timeout_s=PATIENCE_S).body
+            assert isinstance(body, Status)
+        finally:
+            later.join()
 
 
 def test_a_person_is_asked_which_of_several_live_runs(home: Path) -> None:

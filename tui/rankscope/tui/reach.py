@@ -31,7 +31,8 @@ from rankscope.protocol.rundir import (
     runs_home,
 )
 from rankscope.protocol.shapes import Status
-from rankscope.tui.feed.client import HubClient
+from rankscope.tui.feed.client import HubClient, Reply
+from rankscope.tui.feed.link import LinkError
 from rankscope.tui.words.nohub import no_hub
 
 REPLAY_START_S = 20.0
@@ -117,6 +118,55 @@ def connect(directory: RunDirectory, role: Role = "operator") -> HubClient:
         client.incidents = directory.incidents
         return client
     return ReplayClient(directory)
+
+
+class OnceClient(HubClient):
+    """A client for one command of the live hub of ``directory``, and, where that ends before it has
+    answered, of what comes after it: a hub that was started again, else the recording."""
+
+    def __init__(self, directory: RunDirectory, info: RunInfo, endpoint: str, role: Role) -> None:
+        super().__init__(
+            endpoint,
+            directory.read_key(role),
+            run_words=words_for(directory.path),
+            process=info.hub,
+        )
+        self.incidents = directory.incidents
+        self._directory = directory
+        self._asked_as = role
+        self._after: HubClient | None = None
+
+    def ask(
+        self,
+        view: str,
+        *,
+        since: int = 0,
+        args: dict[str, int | str] | None = None,
+        timeout_s: float | None = None,
+    ) -> Reply:
+        if self._after is None:
+            try:
+                return super().ask(view, since=since, args=args, timeout_s=timeout_s)
+            except LinkError as error:
+                if error.cause != "nobody" or hub_is_alive(self._directory.read_info()):
+                    raise
+            self._after = connect(self._directory, self._asked_as)
+            self.replay = self._after.replay
+            since = 0
+        return self._after.ask(view, since=since, args=args, timeout_s=timeout_s)
+
+    def close(self) -> None:
+        super().close()
+        if self._after is not None:
+            self._after.close()
+
+
+def connect_once(directory: RunDirectory, role: Role = "operator") -> HubClient:
+    """As :func:`connect`, for a command that asks and is done: its hub may end meanwhile."""
+    info = check(directory)
+    if hub_is_alive(info) and info.endpoint is not None:
+        return OnceClient(directory, info, info.endpoint, role)
+    return connect(directory, role)
 
 
 def connect_past(directory: RunDirectory) -> HubClient:

@@ -24,7 +24,7 @@ WITH_FINDINGS = ("status", "overview")
 def open_client(given: Namespace) -> HubClient:
     """A client for RUN, or for ``--endpoint`` with ``--key`` (``arguments.add_run``)."""
     if given.endpoint is None and given.key is None:
-        return reach.connect(reach.choose(given.wanted))
+        return reach.connect_once(reach.choose(given.wanted))
     if given.endpoint is None or given.key is None:
         raise UserError("--endpoint and --key belong together: give both or neither")
     if given.wanted is not None:
