@@ -1,5 +1,7 @@
 """What is asked of a hub right after its run ended: the answer waits for the verdict."""
 
+import os
+import signal
 import sys
 import threading
 import time
@@ -9,11 +11,15 @@ from pathlib import Path
 import pytest
 
 from rankscope.protocol import messages as m
+from rankscope.protocol.procs import is_alive
 from rankscope.protocol.shapes import Status
+from rankscope.tui import reach
 from rankscope.tui.feed.client import HubClient
 from rankscope.tui.launcher import session as sessions
 from rankscope.tui.launcher.foreground import last_words
 from rankscope.tui.launcher.session import Session
+from rankscope.tui.launcher.supervisor import Supervisor
+from rankscope.tui.runs import listed
 from support.collectives import TOKENS, Job
 from support.wire import Peer, wait_until
 from support.world import RUN, World
@@ -53,6 +59,25 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session
         yield opened
     finally:
         opened.end()
+
+
+def test_a_hub_that_hears_nothing_is_ended_and_the_end_is_known(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever stops it does so again: no hub is left behind, and the exit code is not lost."""
+    monkeypatch.setattr(sessions, "FINAL_WORD_S", 0.5)
+    monkeypatch.setattr(Supervisor, "wake", lambda self: None)
+    hub = session.directory.read_info().hub
+    assert hub is not None
+    os.kill(hub.pid, signal.SIGSTOP)
+    assert session.finish(1) is None
+    assert not is_alive(hub.pid, hub.start_time_s)
+    (row,) = listed(session.directory.path.parent)
+    assert (row.state, row.exit_code) == ("ended", 1)
+    with reach.connect(session.directory) as client:
+        status = client.ask("status").body
+    assert isinstance(status, Status)
+    assert (status.state, status.exit_code) == ("failed", 1)
 
 
 def test_an_end_kept_back_for_a_moment_is_waited_for(session: Session) -> None:

@@ -167,6 +167,31 @@ def test_a_hub_that_cannot_come_back_is_told_in_words(home: Path) -> None:
     assert "unwatched" in last[0]
 
 
+@pytest.mark.parametrize("stopped", ["hub", "agent.sentinel"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_what_is_stopped_does_not_outlive_its_run(home: Path, number: int, stopped: str) -> None:
+    """Hub and sentinel are let go on to hear of the end, and it is known: exit code, list."""
+    with (
+        nothing_left(home),
+        started(home, "run", "--", *PYTHON, TELLTALE, str(int(number))) as process,
+    ):
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "up\n"
+        live_hub(home)
+        ours = psutil.Process(process.pid).children()
+        (found,) = [one for one in ours if f"rankscope.{stopped}" in one.cmdline()]
+        found.suspend()
+        wait_until(lambda: found.status() == psutil.STATUS_STOPPED, "a stopped process")
+        process.send_signal(number)
+        assert process.wait(120) == 7
+        last = process.stderr.readlines()[-1]
+        assert "exit code 7" in last
+        assert "unwatched" not in last
+        (row,) = json.loads(rankscope(home, "ls", "--json").out)["runs"]
+        assert (row["state"], row["exit_code"]) == ("ended", 7)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_to_the_launcher_reaches_the_command_once(
     home: Path, number: signal.Signals

@@ -29,7 +29,7 @@ from rankscope.tui.launcher.child import (
     in_foreground,
     reached_the_group,
 )
-from rankscope.tui.launcher.supervisor import Supervisor
+from rankscope.tui.launcher.supervisor import Supervisor, wake
 from rankscope.tui.launcher.unheeded import Unheeded
 from rankscope.tui.text.output import complain
 
@@ -244,9 +244,11 @@ class Session:
     def finish(self, code: int) -> Status | None:
         """Tell the hub that the run ended, and wait until it has the final state.
 
-        None when no hub could be told: the command's end is not lost, the hub sees the ranks go.
+        None when no hub could be told: that one is ended then, and the end is in ``run.json``.
         """
         assert self.child is not None
+        wake(self.sentinel)
+        self.supervisor.wake()
         deadline = time.monotonic() + FINAL_WORD_S
         try:
             if not self.supervisor.failing:
@@ -256,9 +258,22 @@ class Session:
             pass
         finally:
             self.supervisor.let_go()
+        if self.child.died_of is None:  # else ranks may go on: a hub that comes to itself is theirs
+            self._end_untold(code)
+        return None
+
+    def _end_untold(self, code: int) -> None:
+        """Leave no hub that hears nothing, and the command's end where it is looked for."""
         if self.sentinel is not None:
             self.sentinel.terminate()  # there is no hub to tell it that the run is over
-        return None
+        self.supervisor.end()
+        with contextlib.suppress(UserError, OSError):  # the directory may be gone
+            info = self.directory.read_info()
+            if info.exit_code is None and not rundir.hub_is_alive(info):
+                ended_s = time.time() if info.ended_s is None else info.ended_s
+                self.directory.write_info(
+                    msgspec.structs.replace(info, ended_s=ended_s, exit_code=code)
+                )
 
     def _tick(self) -> int | None:
         assert self.child is not None
@@ -300,6 +315,7 @@ class Session:
                     return
                 except UserError:
                     self.supervisor.poll(time.monotonic())
+                    self.supervisor.wake()
                     if time.monotonic() > deadline:
                         raise
 

@@ -1,9 +1,11 @@
 """Keeps the hub of a run alive: killed, it is back on its endpoint; in a crash loop, slower."""
 
+import signal
 import subprocess
 
 from rankscope.protocol import launch
 from rankscope.protocol.exits import Exit, UserError
+from rankscope.protocol.procs import is_stopped
 from rankscope.protocol.restart import RestartPolicy
 from rankscope.protocol.rundir import RunDirectory, RunInfo
 
@@ -91,13 +93,24 @@ class Supervisor:
         """Watch no more: the run is over and the hub ends by itself when nobody asks."""
         self._left = True
 
+    def wake(self) -> None:
+        """Let the hub go on where somebody has stopped it: there is something it must hear."""
+        wake(self._hub)
+
     def end(self) -> None:
         """End the hub at once."""
         self._left = True
         if self._hub is not None and self._hub.poll() is None:
             self._hub.terminate()
+            self.wake()
             try:
                 self._hub.wait(3.0)
             except subprocess.TimeoutExpired:
                 self._hub.kill()
                 self._hub.wait()
+
+
+def wake(process: "subprocess.Popen[bytes] | None") -> None:
+    """Let ``process`` go on if it is stopped: it would hear of no end, and never end itself."""
+    if process is not None and process.poll() is None and is_stopped(process.pid):
+        process.send_signal(signal.SIGCONT)
