@@ -558,6 +558,23 @@ def test_a_run_that_ends_by_itself_before_a_rank_was_there_was_not_ended(
     assert world.findings() == []
 
 
+@pytest.mark.parametrize(
+    ("code", "signal", "name"), [(137, 9, "SIGKILL"), (139, 11, "SIGSEGV"), (137, None, "SIGKILL")]
+)
+def test_a_launcher_that_is_killed_before_a_rank_was_there_is_told(
+    code: int, signal: int | None, name: str
+) -> None:
+    """It is an incident, and says no more than is known."""
+    world = World(2, hello=False)
+    world.run_end(code, signal)
+    world.advance(0.5)
+    found = world.finding("launcher-died")
+    assert found.headline == f"command died ({name}) before a rank called attach"
+    assert (found.severity, found.ranks) == ("critical", [])
+    assert world.status().state == "failed"
+    assert [entry.finding.kind for entry in world.log()] == ["launcher-died"]
+
+
 def test_who_ended_first_is_not_to_blame_where_the_launcher_was_asked() -> None:
     """One rank heeds the signal that the launcher passes on, the others break for want of it."""
     world = stepped()

@@ -4,6 +4,8 @@ A launcher that ends by itself has ended its ranks before. One that is killed en
 a script that leaves its training in the background. Such a run ends with its last rank.
 """
 
+from signal import Signals
+
 import numpy as np
 
 from rankscope.hub.liveness import live
@@ -30,6 +32,20 @@ def was_killed(state: RunState) -> bool:
     if end is None:
         return False
     return bool(end.signal) or (end.exit_code > 128 and end.exit_code - 128 not in ASKED_SIGNALS)
+
+
+def launcher_how(state: RunState) -> str:
+    """How the launcher's command ended: ``died (SIGKILL)``, ``ended (exit 0)``."""
+    end = state.run_end
+    if end is None:
+        return "has not ended"
+    if not was_killed(state):
+        return f"ended (exit {end.exit_code})"
+    number = end.signal or end.exit_code - 128
+    try:
+        return f"died ({Signals(number).name})"
+    except ValueError:
+        return f"died (signal {number})"
 
 
 def outlived(state: RunState) -> Flags:

@@ -226,9 +226,10 @@ def _asked(state: RunState, first: _Event, events: list[_Event], now_s: float) -
     whole_run = asked_of_run(state) is not None
     if len(asked) > 1:
         apart_s = asked[1].at_s - first.at_s
+        spread_s = max(TOGETHER_S, asked[-1].at_s - asked[1].at_s)
         if TOGETHER_S < apart_s <= REACTION_S and _launchers_word_missing(state, first, now_s):
             return None  # it tells whether it was asked, and has asked the ranks for that
-        alone = apart_s > (TOGETHER_S if _launcher_reacted(state) else REACTION_S)
+        alone = apart_s > (min(spread_s, REACTION_S) if _launcher_reacted(state) else REACTION_S)
     else:
         alone = _outlived(state, first, now_s)
     if alone and not whole_run:

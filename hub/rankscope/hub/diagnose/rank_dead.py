@@ -16,6 +16,7 @@ from rankscope.hub.diagnose.text import (
     signal_name,
     step_in_work,
 )
+from rankscope.hub.outliving import launcher_how, was_killed
 from rankscope.hub.state import RunState
 from rankscope.hub.state.nodes import LateEnd
 from rankscope.hub.state.ranks import NO_GOODBYE
@@ -216,8 +217,10 @@ def _interrupted(state: RunState, found: endings.Cause, now_s: float) -> Finding
 def _before_any_rank(state: RunState, now_s: float) -> list[Finding]:
     """Of a run that was asked to end while it started: that, and not that nothing was watched."""
     asked = endings.asked_of_run(state)
-    if asked is None or state.run_end_s is None:
+    if state.run_end_s is None:
         return []
+    if asked is None:
+        return _killed_before_any_rank(state, now_s) if was_killed(state) else []
     return [
         Finding(
             kind=INTERRUPTED,
@@ -229,6 +232,25 @@ def _before_any_rank(state: RunState, now_s: float) -> list[Finding]:
             headline=f"run was ended by {signal_name(asked)} before a rank called attach",
             evidence=["no rank had been heard of: nothing is known of what it did until then"],
             next=_next_after({signal_name(asked)}),
+        )
+    ]
+
+
+def _killed_before_any_rank(state: RunState, now_s: float) -> list[Finding]:
+    """Of a command that died of a signal which asks for nothing: that is no end of its own."""
+    how = launcher_how(state)
+    return [
+        Finding(
+            kind="launcher-died",
+            severity="critical",
+            ranks=[],
+            victims=[],
+            step=None,
+            since_s=now_s - (state.run_end_s or now_s),
+            headline=f"command {how} before a rank called attach",
+            evidence=["no rank had been heard of: nothing is known of what it did until then"],
+            next="see whether processes of it are left (ps), and whether the kernel killed it for "
+            "memory: dmesg | grep -i kill",
         )
     ]
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from rankscope.hub.diagnose.text import ranks_text, signal_name
+from rankscope.hub.diagnose.text import ranks_text
 from rankscope.hub.liveness import live
-from rankscope.hub.outliving import outlived, was_killed
+from rankscope.hub.outliving import launcher_how, outlived
 from rankscope.hub.stall import stalled_s
 from rankscope.hub.state import RunState
 from rankscope.protocol.shapes import Finding
@@ -19,7 +19,7 @@ def ranks_orphaned(state: RunState, now_s: float) -> list[Finding]:
     if state.run_end_s is None or not left.any():
         return []
     there = np.flatnonzero(left & live(state)).tolist()
-    how = _how(state)
+    how = launcher_how(state)
     if there:
         headline = f"launcher {how}; {len(there)} {_do(state, there, now_s)}"
         next_ = _end(state, there)
@@ -44,15 +44,6 @@ def ranks_orphaned(state: RunState, now_s: float) -> list[Finding]:
             next=next_,
         )
     ]
-
-
-def _how(state: RunState) -> str:
-    """``died (SIGKILL)``, ``ended (exit 0)``."""
-    end = state.run_end
-    assert end is not None
-    if was_killed(state):
-        return f"died ({signal_name(end.signal or end.exit_code - 128)})"
-    return f"ended (exit {end.exit_code})"
 
 
 def _do(state: RunState, there: list[int], now_s: float) -> str:
