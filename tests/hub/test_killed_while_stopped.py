@@ -20,18 +20,30 @@ def stopped(ranks: int, *, but: tuple[int, ...] = ()) -> World:
     return world
 
 
+def killed(world: World, rank: int, *, seen_going: bool = False) -> World:
+    """SIGKILL. It takes a while until the process has gone, in which it is not stopped any more, as
+    its sentinel may see."""
+    if seen_going:
+        world.ranks[rank].state = "alive"
+        world.report("node-0")
+        world.now_s += 0.1
+        world.tick()
+    return world.kill(rank)
+
+
+@pytest.mark.parametrize("seen_going", [False, True])
 @pytest.mark.parametrize("gap_s", [0.0, 0.15, 0.5, 1.5, 5.0])
 @pytest.mark.parametrize(
     "order", [*itertools.permutations(range(2)), *itertools.permutations(range(3))]
 )
 def test_stopped_ranks_that_are_killed_one_after_the_other_accuse_none(
-    order: tuple[int, ...], gap_s: float
+    order: tuple[int, ...], gap_s: float, seen_going: bool
 ) -> None:
     """Somebody ended what was stopped, in whichever order and however fast: none of them took
     another with it, and why the run stood still stays the verdict."""
     world = stopped(len(order))
     for rank in order:
-        world.kill(rank).advance(gap_s)
+        killed(world, rank, seen_going=seen_going).advance(gap_s)
         for finding in world.findings():
             assert not finding.victims, finding
     world.run_end(1)
@@ -57,7 +69,7 @@ def test_a_stopped_rank_is_no_victim_of_one_that_dies() -> None:
     assert (died.ranks, died.victims) == ([0], [2])
     assert "ranks 1 and 3 had been stopped before" in died.evidence
     for rank in (1, 3):
-        world.kill(rank)
+        killed(world, rank, seen_going=True)
     world.run_end(1)
     world.advance(3.0)
     died = next(one for one in world.findings() if one.kind == "rank-dead")
@@ -68,7 +80,7 @@ def test_a_stopped_rank_that_its_launcher_kills_is_not_named() -> None:
     """Half a minute after it asked it in vain to end, since another had died."""
     world = stopped(2, but=(0,))
     world.kill(0).advance(30.0)
-    world.kill(1).advance(0.5)
+    killed(world, 1, seen_going=True).advance(0.5)
     world.run_end(1)
     world.advance(3.0)
     died = next(one for one in world.findings() if one.kind == "rank-dead")

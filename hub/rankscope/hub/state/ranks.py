@@ -159,7 +159,8 @@ class RankColumns(Columns):
     alive_s: Floats
     """When its sentinel saw last that it had not ended."""
     stopped_s: Floats
-    """Since when it is stopped, or was when it ended; NaN where it was not."""
+    """Since when it is stopped, or was until it ended; NaN where it has spoken since. That it is
+    seen to run says nothing: so is a stopped process that was killed, while it goes."""
     cpu_s: Floats
     cpu_mark_s: Floats
     """CPU time at ``cpu_mark_at_s``; ``cpu_before`` is the mark before it."""
@@ -206,6 +207,8 @@ class RankColumns(Columns):
             cells.moved_s[rank] = since_s if not since_s < moved_s else moved_s
         elif math.isnan(cells.moved_s[rank]):
             cells.moved_s[rank] = received_s
+        if cells.process[rank] != STOPPED:
+            cells.stopped_s[rank] = math.nan
         cells.dropped[rank] = beat.dropped
         if beat.overhead_s_per_step is not None:
             cells.overhead_s[rank] = beat.overhead_s_per_step
@@ -263,9 +266,8 @@ class RankColumns(Columns):
                 cells.excused_s[rank] = received_s
             cells.process[rank] = code
             cells.process_since_s[rank] = at_s - max(0.0, sample.state_s)
-            if code != ENDED:
-                since_s = cells.process_since_s[rank]
-                cells.stopped_s[rank] = since_s if code == STOPPED else math.nan
+            if code == STOPPED:
+                cells.stopped_s[rank] = cells.process_since_s[rank]
         if code != ENDED:
             cells.alive_s[rank] = at_s
         if not sample.cpu_s <= cells.cpu_s[rank]:
