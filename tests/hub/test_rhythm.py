@@ -1,5 +1,7 @@
 """How often the hub diagnoses: as often as something may come of it."""
 
+import math
+import random
 from collections.abc import Callable
 
 import pytest
@@ -7,11 +9,16 @@ import pytest
 from rankscope.agent import looks
 from rankscope.hub import rhythm as pace
 from rankscope.hub.diagnose.gil_held import SILENT_S
-from rankscope.hub.rhythm import CALM_TICK_S, CLOCK_S, MIN_TICK_S, TICK_S, Rhythm
+from rankscope.hub.rhythm import CLOCK_S, MIN_TICK_S, TICK_S, Rhythm
+from rankscope.hub.state.ranks import NO_GOODBYE, UNOBSERVED
+from rankscope.hub.state.run import AWAY_S
 from rankscope.protocol import messages as m
 from support.collectives import TOKENS, Job
 from support.numericworld import NumericWorld
 from support.world import World
+
+SOON_S, CALM_TICK_S = pace.CALM_TICK_S
+"""Where what was heard matters to somebody, and where it does not."""
 
 
 def steady(ranks: int = 2) -> World:
@@ -40,18 +47,21 @@ def test_ranks_that_go_on_are_looked_at_less_often() -> None:
     assert rhythm.due_s(world.core, world.now_s) == pytest.approx(rhythm.ticked_s + CALM_TICK_S)
 
 
-def test_a_calm_hub_wakes_for_what_comes_and_for_nothing_else() -> None:
-    """Ranks that speak every 0.45 s, at the moments of their node: every second time it looks."""
+@pytest.mark.parametrize(("watched", "every"), [(False, 3), (True, 2)])
+def test_a_calm_hub_wakes_for_what_comes_and_for_nothing_else(watched: bool, every: int) -> None:
+    """Ranks that speak every 0.45 s, at the moments of their node: every third time it looks, and
+    every second time while somebody looks at it."""
     world = steady()
     rhythm = Rhythm(world.now_s)
-    for beat in range(1, 9):
+    for beat in range(1, 4 * every + 1):
         world.core.state.urgent = False
+        world.core.client_s = world.now_s if watched else None
         next_s = world.now_s + looks.GOING_S
         assert rhythm.due_s(world.core, world.now_s) > next_s + 0.04
         while world.now_s < next_s - 1e-9:
             world.step(step_s=0.09)
         due_s = rhythm.due_s(world.core, world.now_s, awake=True)
-        assert (due_s <= world.now_s) is (beat % 2 == 0)
+        assert (due_s <= world.now_s) is (beat % every == 0)
         if due_s <= world.now_s:
             world.tick()
             rhythm.ticked(world.now_s)
@@ -61,11 +71,77 @@ def test_a_hub_that_is_awake_looks_before_it_sleeps_again() -> None:
     """What it has just heard has paid for most of what a diagnosis costs."""
     world = steady()
     rhythm = Rhythm(world.now_s)
-    for _ in range(7):  # more than AWAKE_TICK_S, less than CALM_TICK_S
+    for _ in range(13):  # more than is due of one that is awake, less than of one that sleeps
         world.step(step_s=0.1)
     world.core.state.urgent = False
     assert rhythm.due_s(world.core, world.now_s, awake=True) <= world.now_s
     assert rhythm.due_s(world.core, world.now_s) > world.now_s
+
+
+def unusual(world: World) -> None:
+    world.state.unusual = True
+
+
+def an_outlier(world: World) -> None:
+    world.state.numerics.outliers.append(object())  # type: ignore[arg-type]
+
+
+def a_client(world: World) -> None:
+    world.core.client_s = world.now_s
+
+
+@pytest.mark.parametrize("why", [unusual, an_outlier, a_client])
+def test_what_matters_to_somebody_is_looked_at_with_the_next_beat_or_two(
+    why: Callable[[World], None],
+) -> None:
+    """A number that stands out, memory that rises, a dashboard that shows it."""
+    world = steady()
+    rhythm = Rhythm(world.now_s)
+    for _ in range(6):
+        world.step(step_s=0.1)
+    assert rhythm.due_s(world.core, world.now_s, awake=True) > world.now_s
+    why(world)
+    assert rhythm.due_s(world.core, world.now_s, awake=True) <= world.now_s
+    assert rhythm.due_s(world.core, world.now_s) == pytest.approx(rhythm.ticked_s + SOON_S)
+
+
+def test_however_seldom_it_looks_the_hub_was_not_away() -> None:
+    """A busy machine may keep it from its time for long."""
+    assert max(*pace.CALM_TICK_S, pace.AWAKE_TICK_S[1] + looks.GOING_S) + 0.8 < AWAY_S
+
+
+def test_the_next_word_of_a_rank_is_waited_for() -> None:
+    """It says whether the rank has moved: to wake just before it would tell nothing."""
+    world = steady()
+    cells, now_s = world.state.ranks.cells, world.now_s
+    for rank in world.ranks:
+        cells.heard_s[rank] = now_s
+        cells.moved_s[rank] = now_s - 0.15
+    assert pace.calm_until_s(world.state) == pytest.approx(now_s + pace.NEXT_WORD_S[1])
+    cells.moved_s[1] = now_s - 0.3  # that one was heard to stand
+    assert pace.calm_until_s(world.state) == pytest.approx(now_s - 0.3 + pace.QUIET_S)
+
+
+def test_few_ranks_are_judged_as_many_are() -> None:
+    """One by one, or all at once: when the first of them is trouble is the same."""
+    chance = random.Random(1)
+    said = set()
+    for _ in range(400):
+        world = World(ranks=chance.randint(1, 4), sentinels=False, hello=chance.random() < 0.9)
+        state, now_s = world.state, world.now_s
+        for rank in range(state.size()):
+            cells = state.ranks.cells
+            some = [math.nan, now_s - chance.random()]
+            cells.heard_s[rank] = chance.choice([*some, now_s])
+            cells.moved_s[rank] = chance.choice([*some, now_s - 0.1, now_s - 0.15])
+            state.progress.moved_s[rank] = chance.choice([*some, math.nan])
+            cells.step_s[rank] = chance.choice([math.nan, 0.1, 0.7, 3.0])
+            cells.ended_s[rank] = chance.choice([math.nan] * 9 + [now_s])
+            cells.goodbye[rank] = chance.choice([NO_GOODBYE] * 6 + [UNOBSERVED, 1])
+        found = pace._of_few(state)
+        assert found == pace._of_many(state)
+        said.add(found if math.isinf(found) else 0.0)
+    assert said == {math.inf, -math.inf, 0.0}
 
 
 def test_a_rank_that_stands_is_looked_at_as_soon_as_that_is_trouble() -> None:

@@ -272,7 +272,7 @@ class Core:
         state = self.state
         state.launched = self.launcher_lives()
         state.tick(now_s)
-        state.urgent = False
+        state.urgent = state.unusual = False
         before = [(f.headline, f.severity, f.evidence, f.victims) for f in self.know.findings]
         try:
             findings = diagnose(state, now_s)

@@ -152,7 +152,8 @@ def beat(state: "RunState", beat: m.Beat, received_s: float) -> None:
     if beat.memory is not None:
         state.words.memory[beat.rank] = beat.memory
         start_step = ranks.start_step.item(beat.rank)
-        state.memory.reading(beat.rank, beat.step, start_step, beat.memory)
+        if state.memory.reading(beat.rank, beat.step, start_step, beat.memory):
+            state.unusual = True
     if beat.collectives:
         statuses(state, beat.rank, beat.collectives)
     state.progress.beat(beat, received_s)
@@ -178,13 +179,15 @@ def records(state: "RunState", beat: m.Beat, received_s: float) -> None:
             state.paces.record(record, rank)
             done_s = state.clocks.place(rank, record.t_s, received_s)
             state.history.record(beat.attempt, record, done_s)
-            state.numerics.record(rank, record)
+            if state.numerics.record(rank, record):
+                state.unusual = True
             state.parity.record(rank, record, state.world_size)
     for late in beat.late:
         state.ranks.values(rank, late.step, late.loss, late.grad_norm)
         sharded = bool(state.ranks.grad_sharded[rank])
         state.history.late(beat.attempt, late.step, (late.loss, late.grad_norm), sharded)
-        state.numerics.late(rank, late)
+        if state.numerics.late(rank, late):
+            state.unusual = True
         state.parity.late(rank, late.step, late.loss)
 
 

@@ -20,6 +20,9 @@ NEWEST = 32
 BUCKETS = 64
 """The whole run is kept in at most this many equally long spans of steps."""
 
+RISEN_BYTES, RISEN_SHARE = 1 << 20, 1 / 1024
+"""More than both (the second of what was taken) is more than a little."""
+
 WARM_STEPS = 5
 """Allocators, caches and gradients come into being in the first steps: that is no growth."""
 
@@ -44,24 +47,28 @@ class MemoryHistory:
         """The largest reading in each span of ``stride`` steps; NaN: none."""
         self.stride: Integers = np.ones(0, dtype=np.int64)
 
-    def reading(self, rank: int, step: int, start_step: int, memory: m.Memory) -> None:
-        """Take in one reading after ``step`` was completed."""
+    def reading(self, rank: int, step: int, start_step: int, memory: m.Memory) -> bool:
+        """Take in one reading after ``step`` was completed; whether it rose by more than a little
+        since the one before."""
         value = float(measured_bytes(memory))
         since = step - start_step
         if since < 1:
-            return
+            return False
         self._span(rank, since - 1, value)
         if since <= WARM_STEPS:
-            return
+            return False
         at = int(self.at[rank])
+        before = float(self.bytes[rank, at])
+        rose = value - before >= max(RISEN_BYTES, RISEN_SHARE * before)
         if step == self.steps[rank, at] and value == value:
-            if not value <= self.bytes[rank, at]:
+            if not value <= before:
                 self.bytes[rank, at] = value
-            return
+            return rose
         at = (at + 1) % NEWEST
         self.at[rank] = at
         self.steps[rank, at] = step
         self.bytes[rank, at] = value
+        return rose
 
     def _span(self, rank: int, index: int, value: float) -> None:
         while index // int(self.stride[rank]) >= BUCKETS:

@@ -29,7 +29,7 @@ from rankscope.hub.state.words import Words
 from rankscope.protocol import limits
 from rankscope.protocol import messages as m
 
-AWAY_S = 2.0
+AWAY_S = 2.5
 """Ticks further apart than this mean that the hub itself was away: ages start anew."""
 
 
@@ -73,6 +73,9 @@ class RunState:
         """All such times, from when to when, the newest last."""
         self.urgent = False
         """Something happened that is worth a diagnosis at once. Whoever diagnoses resets it."""
+        self.unusual = False
+        """Something came of which a finding may come, so that it is to be looked at with the next
+        beat or two. Whoever diagnoses resets it."""
 
         self.ranks = RankColumns()
         self.sequences = Sequences()

@@ -16,6 +16,7 @@ from rankscope.hub.state.numerics.outliers import (
     outliers,
     past_of,
     shared_moves,
+    stands_out,
 )
 from rankscope.hub.state.numerics.parameters import Parameters
 from rankscope.hub.state.numerics.replicas import MAX_ASKED, Replicas
@@ -82,14 +83,26 @@ class Numerics:
 
     # --- what ranks say -----------------------------------------------------------------------
 
-    def record(self, rank: int, record: m.StepRecord) -> None:
+    def record(self, rank: int, record: m.StepRecord) -> bool:
+        """Take in a step; whether comparing the ranks in it may tell something."""
         self.columns.record(rank, record)
+        return (
+            record.updated is False
+            or self.columns.cells.twin_steps[rank] > 0
+            or (record.local_norm is not None and self._stands_out(rank, record.local_norm))
+        )
 
-    def late(self, rank: int, late: m.LateValues) -> None:
-        """Values of a step that came off the device after its record."""
-        if late.local_norm is not None:
-            self.columns.late[rank] = True
-            self.columns.local_norm(rank, late.step, late.local_norm)
+    def late(self, rank: int, late: m.LateValues) -> bool:
+        """The same of values of a step that came off the device after its record."""
+        if late.local_norm is None:
+            return False
+        self.columns.late[rank] = True
+        self.columns.local_norm(rank, late.step, late.local_norm)
+        return self._stands_out(rank, late.local_norm)
+
+    def _stands_out(self, rank: int, norm: float) -> bool:
+        past = self._past
+        return past is None or rank >= len(past.usual) or stands_out(norm, rank, past)
 
     def signs(self, message: m.Signs, received_s: float) -> None:
         columns, rank = self.columns, message.rank

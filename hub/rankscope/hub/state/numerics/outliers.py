@@ -42,6 +42,9 @@ ABOVE_PEERS_LOG = math.log(5.0)
 UNKNOWN_PAST_LOG = math.log(1000.0)
 """Over the largest of its peers in the first steps, when there is no past yet."""
 
+HINT_SHARE = 0.5
+"""So much of the way to an outlier, as logarithms go, is worth a look."""
+
 MAD_TO_SD = 1.4826
 MAX_SUSPECTS = 64
 SAMPLE_RANKS = 512
@@ -129,6 +132,19 @@ def outliers(codes: Codes, past: Past, among: Flags) -> list[int]:
         if float(moved[rank]) - shift >= least[rank] and now[rank] >= peers_top + ABOVE_PEERS_LOG:
             found.append(rank)
     return found or _without_past(now, known, past)
+
+
+def stands_out(norm: float, rank: int, past: Past) -> bool:
+    """Whether one norm may be an outlier, by its own past alone: a hint that it is worth comparing
+    the ranks soon. With room for what all of them do; true where there is no past yet."""
+    if not 0 < norm < math.inf:
+        return norm != 0
+    usual = float(past.usual[rank])
+    if usual != usual:
+        return True
+    top = float(past.top[rank]) + AMONG_PEERS.above_top
+    least = max(AMONG_PEERS.least, DEVIATIONS * float(past.spread[rank]), top)
+    return math.log(norm) - usual >= HINT_SHARE * least
 
 
 def may_have_outliers(codes: Codes, past: Past, among: Flags) -> Flags:
