@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import gc
 import os
 import resource
 import socket
@@ -83,6 +84,8 @@ def run_hub(
             if launcher is not None:
                 core.know.launcher = launcher.pid, socket.gethostname()
                 core.launcher_lives = lambda: is_alive(launcher.pid, launcher.start_time_s)
+            gc.collect()
+            gc.freeze()  # modules and what was restored stay: nobody is to go through them again
             reason = serve_live(core, sockets, clock, lifetimes, stop)
             now_s = clock.now_s()
             core.close(now_s)

@@ -1,6 +1,7 @@
 """``python -m rankscope.agent.sentinel``: one process a node, the agents' key on its stdin."""
 
 import argparse
+import gc
 import os
 import sys
 import traceback
@@ -87,6 +88,8 @@ def watch(options: argparse.Namespace, key: ClientKey) -> None:
         say,
         lock.renew,
     )
+    gc.collect()
+    gc.freeze()  # the modules stay: nobody is to go through them again
     try:
         loop.run()
         while not (loop.stopped_by_signal or loop.displaced):

@@ -33,8 +33,15 @@ from rankscope.protocol import limits
 from rankscope.protocol.messages import Inquire, Message, Operation, Refused, RunOver, WhoAreYou
 
 REPORT_S = 2 * stopped.POLL_S
+MEMORY_S = 2 * REPORT_S
+"""Between two readings of what the node and its groups have left: the kernel works that out for
+each reader anew, and it is half of what a report costs."""
+
 HELLO_GAP_S = 0.2
 """A hub that asks several times in one breath gets one hello."""
+SOON_S = 0.1
+"""A report comes so much before its time, or after it."""
+
 MAX_CALLS = 48
 """Of a rank's last collectives so many are told."""
 MAX_CALLS_OF_VICTIM = 24
@@ -80,6 +87,8 @@ class Loop:
         self._oom = OomWatch()
         self._watches: list[Watch] = []
         self._by_pidfd: dict[int, Watch] = {}
+        self._left_bytes: tuple[int | None, int | None] = None, None  # and the limit
+        self._left_t_s = -math.inf
         self._deaths = Deaths()
         self._reader = Reader()
         self._left: list[tuple[Found, tuple[Operation, ...]]] = []  # by ranks that have ended
@@ -203,6 +212,7 @@ class Loop:
                 self._by_pidfd[watch.pidfd] = watch
             if watch.found:
                 self._oom.add(registration.pid, now)
+                self._left_t_s = -math.inf  # it may be in another group
             else:
                 self._take_endings([watch], now)
 
@@ -333,6 +343,11 @@ class Loop:
         return lambda seq: found.message(self._identity.node, seq, time.monotonic(), operations)
 
     def _report(self, seq: int, now: float) -> Message:
+        if now - self._left_t_s >= MEMORY_S - SOON_S:
+            self._left_t_s = now
+            available = host.memory_available_bytes(), self._oom.available_bytes()
+            self._left_bytes = _least(*available), self._oom.limit_bytes()
+        available_bytes, limit_bytes = self._left_bytes
         return report.node_report(
             self._identity,
             seq,
@@ -340,10 +355,8 @@ class Loop:
             processes=[watch.sample(now) for watch in self._watches],
             gpus=self._gpus.now(now)[0],
             load_1min=host.load_1min(),
-            memory_available_bytes=_least(
-                host.memory_available_bytes(), self._oom.available_bytes()
-            ),
-            memory_limit_bytes=self._oom.limit_bytes(),
+            memory_available_bytes=available_bytes,
+            memory_limit_bytes=limit_bytes,
             oom_kills=self._oom.kills,
         )
 

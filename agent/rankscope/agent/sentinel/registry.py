@@ -18,6 +18,7 @@ class Registry:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._ranks = str(directory / "ranks")
         self._read_ns = -1
         self._seen: set[Registration] = set()
 
@@ -27,7 +28,7 @@ class Registry:
         A rank that registers again with another pid (or start) counts as new.
         """
         try:
-            changed_ns = os.stat(self._directory / "ranks").st_mtime_ns  # noqa: PTH116
+            changed_ns = os.stat(self._ranks).st_mtime_ns  # noqa: PTH116
             if changed_ns == self._read_ns and unix_ns - changed_ns > FRESH_NS:
                 return []
             found = nodedir.read_registrations(self._directory)
