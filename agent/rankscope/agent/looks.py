@@ -12,11 +12,11 @@ from rankscope.protocol import limits
 STANDING_S = 0.1
 """Between two looks at a thread that stands, and the least after which it is said to."""
 
-GLANCE_S = 0.15
+GLANCE_S = 0.225
 """Between two glances at a thread that goes on."""
 
 GOING_S = 0.45
-"""Between two looks at it, three glances apart. Not more: half of that is what it takes on average
+"""Between two looks at it, two glances apart. Not more: half of that is what it takes on average
 until something that happens in a rank can be seen, which is to be less than 0.3 s; and a hub misses
 a rank of which it hears nothing for 0.5 s. While its memory rises there is a look in place of each
 glance: whether it grows is told by the number of readings."""

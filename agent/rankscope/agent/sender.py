@@ -57,6 +57,7 @@ class Sender(threading.Thread):
         self._connection: Connection | None = None
         self._tried_early = False
         self._looked_s = -1e9
+        self._glance_s = looks.GLANCE_S  # until the next glance, or look
         self._faults = 0  # in a row
         self._told: set[str] = set()
         self._room_s = -1e9  # when room for a socket is looked for next
@@ -109,8 +110,8 @@ class Sender(threading.Thread):
         try:
             while not self._ending:
                 called = self._rest(self._wait_s())
-                if not called and self._may_pass():
-                    continue
+                while not called and self._may_pass():
+                    called = self._rest(self._glance_s)
                 self._wake.clear()
                 if self._guarded(self._tick):
                     self._faults = 0
@@ -144,11 +145,17 @@ class Sender(threading.Thread):
         return max(LEAST_WAIT_S, min(wait_s, talk.silent_s(now)))
 
     def _may_pass(self) -> bool:
-        """Whether a glance is enough: all is calm, and the next look will say so."""
+        """Whether a glance is enough: all is calm, and the next look will say so.
+
+        Then the next rest is as long as this one was to be: nothing has changed.
+        """
         if not self._listens or self._faults or self._ending:
             return False
-        now = time.monotonic()
-        return self.talk.calm(now) and not looks.is_due(now, self.talk.every_s, self._looked_s)
+        now, talk = time.monotonic(), self.talk
+        if not talk.calm(now) or looks.is_due(now, talk.every_s, self._looked_s):
+            return False
+        self._glance_s = max(LEAST_WAIT_S, looks.wait_s(now, talk.every_s, talk.digest.step_s))
+        return True
 
     def _guarded(self, action: Callable[[], None]) -> bool:
         """Whether ``action`` went well. A fault of this thread is told like that of a probe."""

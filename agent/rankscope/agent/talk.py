@@ -45,7 +45,10 @@ from rankscope.protocol.messages import (
 
 log = logging.getLogger("rankscope")
 
-MEMORY_EVERY_S = 0.12
+MEMORY_EVERY_S = (0.12, 0.8)
+"""Between two readings of what memory is taken: with each look, and with every second one while it
+stays as it is and training goes on."""
+
 RISEN_BYTES, RISEN_SHARE = 4 << 20, 1 / 256
 """By more than both (the second of what is taken) memory exceeds all that it was before where it is
 said to rise: a quarter of what the hub calls growth, …"""
@@ -121,7 +124,6 @@ class Talk:
         self._groups_due = False
         self._groups_s = -1e9
         self._statuses: tuple[CollectiveStatus, ...] = ()
-        self._memory: Memory | None = None
         self._memory_s = self._rose_s = self._watched_s = -1e9
         self._noted_s = self.phases.snapshot.since_s
         self._most_bytes = 0
@@ -227,6 +229,7 @@ class Talk:
         self._statuses = ()  # a hub that is new knows none of these
         self._groups_due = bool(self._groups)
         self._beat_of = None
+        self._memory_s = -1e9
         if self.saves is not None:
             self.saves.again()
         if self.account is not None:
@@ -288,7 +291,6 @@ class Talk:
                 and now - self._beat_s + self.every_s < limits.BEAT_INTERVAL_S + EARLY_S
             ):
                 return
-            self._read_memory(now)
             best = self._pings.best()
             sent = self._send(
                 Beat,
@@ -300,7 +302,7 @@ class Talk:
                 activity=snapshot.activity,
                 steps=steps,
                 late=late,
-                memory=self._memory,
+                memory=self._read_memory(now),
                 collectives=statuses if statuses != self._statuses else (),
                 dropped=outbox.dropped,
                 overhead_s_per_step=self.digest.overhead_s(),
@@ -318,17 +320,19 @@ class Talk:
             if len(steps) < limits.MAX_STEPS_PER_BEAT:
                 return
 
-    def _read_memory(self, now: float) -> None:
-        """What is taken now, unless it was read just before."""
-        if now - self._memory_s < MEMORY_EVERY_S:
-            return
+    def _read_memory(self, now: float) -> Memory | None:
+        """What is taken now, unless it was read, and said, just before."""
+        every_s = MEMORY_EVERY_S[self.calm(now) and not self.memory_rises(now)]
+        if now - self._memory_s < every_s:
+            return None
         self._memory_s = now
         observer = self.observer
-        memory = self._memory = observer.ask(observer.memory, observer.memory.read)
+        memory = observer.ask(observer.memory, observer.memory.read)
         if memory is not None:
             taken_bytes = memory.peak_allocated_bytes or memory.anonymous_bytes or 0
             if taken_bytes >= self._most_bytes + max(RISEN_BYTES, taken_bytes * RISEN_SHARE):
                 self._most_bytes, self._rose_s = taken_bytes, now
+        return memory
 
     def memory_rises(self, now: float) -> bool:
         """Whether it has reached what it never was before, just now."""
