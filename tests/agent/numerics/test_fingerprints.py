@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,6 +39,28 @@ def test_other_data_has_another_one() -> None:
         of(tensor, tensor),
     ]
     assert len({of(tensor), *others}) == 6
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.bool, torch.uint8, torch.int64, torch.uint64]
+    + [torch.float16, torch.bfloat16, torch.float64, torch.complex64],
+)
+def test_elements_of_any_type_count(dtype: torch.dtype) -> None:
+    """One that differs makes another fingerprint, whatever numbers the batch is of."""
+    tensor = torch.zeros(9, dtype=dtype)
+    other = tensor.clone()
+    other[4] = 1
+    assert of(tensor) == of(tensor.clone()) != of(other)
+
+
+def test_very_large_and_odd_numbers_have_a_fingerprint() -> None:
+    """More than 63 bits, not a number, infinite: of each its own."""
+    odd = [torch.tensor([(1 << 64) - 1], dtype=torch.uint64)]
+    odd += [torch.tensor([(1 << 64) - 2], dtype=torch.uint64)]
+    odd += [torch.tensor([value]) for value in (math.nan, math.inf, -math.inf, 0.0, -0.0)]
+    assert len({of(tensor) for tensor in odd}) == len(odd)
+    assert all(of(tensor) == of(tensor.clone()) for tensor in odd)
 
 
 def test_a_large_batch_is_read_in_few_places_of_all_its_rows() -> None:

@@ -6,6 +6,7 @@ them; the sending thread hashes.
 """
 
 import hashlib
+import struct
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -82,5 +83,16 @@ def fingerprint(samples: Iterable[Sample]) -> int:
     """Of a step's samples, in order: 63 bits."""
     whole = hashlib.blake2b(digest_size=8)
     for sample in samples:
-        whole.update(repr(tuple(sample)).encode())
+        whole.update(repr((sample.dtype, sample.shape)).encode())
+        whole.update(_bytes_of(sample))
     return int.from_bytes(whole.digest(), "little") >> 1
+
+
+def _bytes_of(sample: Sample) -> bytes:
+    """The elements as numbers of 64 bits: to print floats takes thirty times as long."""
+    elements = sample.elements
+    kind = "d" if sample.dtype.is_floating_point else "q"
+    try:
+        return struct.pack(f"<{len(elements)}{kind}", *elements)
+    except (struct.error, OverflowError):  # complex, or unsigned and very large
+        return repr(elements).encode()
