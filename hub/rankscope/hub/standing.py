@@ -35,7 +35,7 @@ def after_absence(
     state: RunState, findings: list[Finding], incidents: Incidents, now_s: float
 ) -> list[Finding]:
     """``findings`` with the hang that was known before the hub was away, if nobody has moved."""
-    if any(finding.severity == "critical" for finding in findings):
+    if not incidents.open or any(finding.severity == "critical" for finding in findings):
         return findings
     if now_s - state.away_until_s >= LOST_S + critical_s(state):
         return findings  # by now it would have been found again
@@ -54,7 +54,7 @@ def while_silent(
     state: RunState, findings: list[Finding], incidents: Incidents, now_s: float
 ) -> list[Finding]:
     """``findings`` with the hang that was known, while some in it are not heard and none moved."""
-    if any(finding.severity == "critical" for finding in findings):
+    if not incidents.open or any(finding.severity == "critical" for finding in findings):
         return findings
     alive = live(state)
     ranks = state.ranks
@@ -83,7 +83,7 @@ def while_ending(
     Not once a rank has moved, has ended in order or goes on unobserved: it did what it was waited
     for.
     """
-    if any(finding.severity == "critical" for finding in findings):
+    if not incidents.open or any(finding.severity == "critical" for finding in findings):
         return findings
     if run_state(state, now_s) in ENDED:
         return findings

@@ -80,16 +80,20 @@ class Numerics:
         """The last step of which every live rank has told all it will tell."""
         self._past: Past | None = None
         self._turn = 0
+        self._normed = 0  # the last step of which any rank has told its norm
 
     # --- what ranks say -----------------------------------------------------------------------
 
     def record(self, rank: int, record: m.StepRecord) -> bool:
         """Take in a step; whether comparing the ranks in it may tell something."""
         self.columns.record(rank, record)
+        norm = record.local_norm
+        if norm is not None and record.step > self._normed:
+            self._normed = record.step
         return (
             record.updated is False
             or self.columns.cells.twin_steps[rank] > 0
-            or (record.local_norm is not None and self._stands_out(rank, record.local_norm))
+            or (norm is not None and self._stands_out(rank, norm))
         )
 
     def late(self, rank: int, late: m.LateValues) -> bool:
@@ -98,6 +102,7 @@ class Numerics:
             return False
         self.columns.late[rank] = True
         self.columns.local_norm(rank, late.step, late.local_norm)
+        self._normed = max(self._normed, late.step)
         return self._stands_out(rank, late.local_norm)
 
     def _stands_out(self, rank: int, norm: float) -> bool:
@@ -145,7 +150,8 @@ class Numerics:
         if steps:
             self._judge(state, steps, among, now_s)
             self.judged = self.complete
-            self._refresh()
+            if self._normed >= first:  # norms may be read at some of the steps only
+                self._refresh()
         self.outliers = [one for one in self.outliers if not self._past_it(one, now_s)]
         self.skips = [one for one in self.skips if not self._past_it(one, now_s)]
 
@@ -154,7 +160,7 @@ class Numerics:
 
     def _judge(self, state: "RunState", steps: range, among: Flags, now_s: float) -> None:
         some = some_skipped(self.columns, steps)
-        may = self._may_have_outliers(steps, among)
+        may = self._may_have_outliers(steps, among) if self._normed >= steps[0] else set()
         find_twins(self.columns, steps, among)
         for step in steps:
             if some:
@@ -276,6 +282,7 @@ class Numerics:
         size = self.columns.size
         self.columns.load(saved["columns"])
         self.columns.reserve(size)
+        self._normed = max(self.columns.steps.numbers)
         self.episodes.load(saved["episodes"])
         self.replicas.load(saved["replicas"])
         self.parameters.load(saved["parameters"])
