@@ -64,10 +64,22 @@ class Link:
             return False
         return True
 
+    def descriptors(self) -> tuple[int, int]:
+        """Can be read when something has come, or the connection changed, since :meth:`has_come`
+        and :meth:`met` said no; they say nothing of what had come before."""
+        own, monitor = self.socket.getsockopt(zmq.FD), self.monitor.getsockopt(zmq.FD)
+        return int(own), int(monitor)
+
+    def has_come(self) -> bool:
+        """Whether the hub has said something that was not drained."""
+        return bool(int(self.socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
+
     def drain(self) -> list[Message]:
         """What the hub has said since; frames that are none are ignored."""
-        found = []
+        found: list[Message] = []
         for _ in range(MAX_FRAMES_PER_DRAIN):
+            if not self.has_come():
+                break
             try:
                 parts = self.socket.recv_multipart(zmq.NOBLOCK)
             except zmq.ZMQError:
