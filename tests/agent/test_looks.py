@@ -232,6 +232,39 @@ def test_a_bell_ends_the_wait_for_a_hub_that_says_nothing() -> None:
         bell.given_back(one)
 
 
+def test_a_wait_that_ended_by_itself_has_told_that_nothing_came(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The socket is asked again only after something was done with it."""
+    hub, client = keys.new_pair(), keys.new_pair()
+    key = keys.ClientKey("agent", "run-1", client.public, client.secret, hub.public)
+    connection = Connection(HubAddress("run-1", "tcp://127.0.0.1:9", key))
+    one = bell.taken()
+    assert one is not None
+    asked: list[bool] = []
+    has_come = connection._has_come
+
+    def ended_by_itself() -> bool:  # a connection that is tried again may end it, too
+        assert not connection.wait(0.001, one)
+        return connection._silent
+
+    monkeypatch.setattr(connection, "_has_come", lambda: asked.append(True) or has_come())
+    try:
+        for touch in (connection.takes, lambda: connection.send(b""), connection.receive):
+            wait_until(ended_by_itself, "a wait ends by itself")
+            asked.clear()
+            assert connection.receive() == []
+            assert not asked
+            wait_until(ended_by_itself, "another one does")
+            touch()
+            asked.clear()
+            assert connection.receive() == []
+            assert asked
+    finally:
+        connection.close()
+        bell.given_back(one)
+
+
 def test_a_bell_that_is_rung_late_is_rung_in_no_file_of_anybodys() -> None:
     """Its descriptor stays its own when its session has ended, and serves the next one."""
     one = bell.taken()

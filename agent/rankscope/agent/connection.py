@@ -23,6 +23,7 @@ class Connection:
         self._socket = self._context.socket(zmq.DEALER)
         self._poll: select.poll | None = None  # of the socket, and of the one bell of its thread
         self._told = False  # nothing had come, and whatever comes makes the descriptor say so
+        self._silent = False  # so it was until the last wait was over
         options: dict[int, int | bytes] = {
             zmq.LINGER: LINGER_MS,
             zmq.IPV6: "[" in address.endpoint,
@@ -58,6 +59,7 @@ class Connection:
         if not self._told and self._has_come():
             return True
         ready = self._poll.poll(math.ceil(wait_s * 1000))
+        self._silent = not ready
         for descriptor, _ in ready:
             if descriptor == bell.descriptor:
                 bell.hush()
@@ -71,12 +73,12 @@ class Connection:
 
     def takes(self) -> bool:
         """Whether the socket would take a frame now."""
-        self._told = False
+        self._told = self._silent = False
         return bool(int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLOUT)
 
     def send(self, frame: bytes) -> bool:
         """Whether the socket took ``frame``. False: no hub, or a queue that is full."""
-        self._told = False  # what came meanwhile may be told of to this call
+        self._told = self._silent = False  # what came meanwhile may be told of to this call
         try:
             self._socket.send(frame, zmq.NOBLOCK)
         except zmq.Again:
@@ -86,8 +88,9 @@ class Connection:
     def receive(self, wait_s: float = 0.0) -> list[Message]:
         """All messages that are there; with ``wait_s``, the first may take that long to come."""
         messages: list[Message] = []
-        if self._told and wait_s <= 0:
-            return messages  # whatever has come since makes the descriptor say so
+        silent, self._silent = self._silent, False
+        if silent and wait_s <= 0:
+            return messages  # what has come since ends the next wait at once
         self._told = False
         if wait_s > 0 and not self._socket.poll(int(wait_s * 1000) or 1):
             return messages

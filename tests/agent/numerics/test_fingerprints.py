@@ -43,8 +43,10 @@ def test_other_data_has_another_one() -> None:
 
 @pytest.mark.parametrize(
     "dtype",
-    [torch.bool, torch.uint8, torch.int64, torch.uint64]
-    + [torch.float16, torch.bfloat16, torch.float64, torch.complex64],
+    [
+        *(torch.bool, torch.uint8, torch.int64, torch.uint64),
+        *(torch.float16, torch.bfloat16, torch.float64, torch.complex64),
+    ],
 )
 def test_elements_of_any_type_count(dtype: torch.dtype) -> None:
     """One that differs makes another fingerprint, whatever numbers the batch is of."""

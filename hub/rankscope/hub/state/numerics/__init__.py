@@ -258,6 +258,7 @@ class Numerics:
 
     def forget(self, rank: int) -> None:
         self.columns.clear(rank)
+        self._past = None
         self.episodes.forget(rank)
         self.replicas.forget(rank)
         self.parameters.forget(rank)
