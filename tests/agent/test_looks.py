@@ -248,7 +248,11 @@ def test_a_wait_that_ended_by_itself_has_told_that_nothing_came(
         assert not connection.wait(0.001, one)
         return connection._silent
 
-    monkeypatch.setattr(connection, "_has_come", lambda: asked.append(True) or has_come())
+    def is_asked() -> bool:
+        asked.append(True)
+        return has_come()
+
+    monkeypatch.setattr(connection, "_has_come", is_asked)
     try:
         for touch in (connection.takes, lambda: connection.send(b""), connection.receive):
             wait_until(ended_by_itself, "a wait ends by itself")
