@@ -24,10 +24,12 @@ DDP = (
     *("ddp inside", "ddp compiled", "ddp checkpointed"),
     *("ddp goes on", "ddp goes on kept", "ddp goes on static", "ddp goes on clip"),
     *("ddp goes on freezing", "ddp goes on in part", "ddp goes on to a hook"),
+    *("ddp goes on ignoring", "ddp goes on thawed", "ddp goes on wrapped anew"),
+    *("ddp wrapped anew view", "ddp goes on wrapped anew static"),
 )
 DDP_BAD = (
     *("ddp nan", "ddp inf", "ddp cast", "ddp large", "ddp sum", "ddp sum clip"),
-    *("ddp goes on nan", "ddp goes on inf"),
+    *("ddp goes on nan", "ddp goes on inf", "ddp goes on ignoring nan"),
 )
 FSDP2 = (
     *("fsdp2", "fsdp2 accumulates", "fsdp2 kept", "fsdp2 bf16", "fsdp2 bf16 accumulates"),
@@ -102,8 +104,16 @@ def test_each_step_counts_once(way: str) -> None:
 def test_one_hook_serves_all_parameters_where_gradients_stay(way: str, parameters: int) -> None:
     """Once that was seen, and until something is not as it was."""
     breaks = ("ddp goes on freezing", "ddp goes on in part")
+    breaks += ("ddp goes on wrapped anew", "ddp goes on wrapped anew static")
     for one in of(way):
         assert one["by_one_hook"] == (0 if way in breaks else parameters)
+
+
+def test_what_ddp_does_not_wait_for_mixes_no_ranks() -> None:
+    """The rank whose gradient is bad is accused, and no other, whatever comes last."""
+    found = of("ddp goes on ignoring nan")
+    assert not signs(found, 0, 9, "GRADIENT")
+    assert [sign[1] for sign in signs(found, 1, 9, "GRADIENT")] == ["blocks.1.weight"]
 
 
 @pytest.mark.parametrize("way", THREE)

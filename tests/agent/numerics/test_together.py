@@ -201,7 +201,7 @@ def test_a_try_that_failed_is_made_again_later_and_later() -> None:
             together.end()
         elif together.ready:
             tries.append(backward)
-            together.begin([({}, "", 0, 0)])
+            together.begin([(weakref.ref(torch.nn.Linear(1, 1)), "", 0, 0)])
     assert len(tries) == 5
 
 
@@ -262,3 +262,79 @@ def test_where_large_ones_are_left_out_a_bad_small_one_has_them_read(sure: Run) 
         sure.step()
     assert norms(sure.seen)[-2] is None
     assert {sign.name for sign in own_signs(sure.seen)} == {"0.bias", "2.weight"}
+
+
+def test_the_hook_is_where_a_gradient_comes_first(sure: Run) -> None:
+    """Whatever DDP waits for comes after it."""
+    first: list[int] = []
+    handles = [
+        one.register_post_accumulate_grad_hook(lambda one: first.append(id(one)))
+        for one in sure.model.parameters()
+    ]
+    sure.step()
+    for handle in handles:
+        handle.remove()
+    assert [id(one) for one in sure.model.parameters() if Accumulated.has(one)] == first[:1]
+
+
+def test_what_does_not_always_come_first_is_not_relied_on(run: Run) -> None:
+    """The first of one backward may be the last of the next one."""
+    together = Together()
+    together.allowed = True
+    for backward in range(10 * WHOLE):
+        together.comes_first(backward // 2)
+        together.fired = 1
+        together.ended(1, stay=True)
+        assert not together.ready
+
+
+def test_a_part_that_is_taken_out_is_not_kept_alive(sure: Run) -> None:
+    """Also where no forward with gradients comes after it."""
+    kept = [weakref.ref(sure.model[0]), weakref.ref(sure.model[2])]
+    sure.optimizer.zero_grad()
+    sure.model[0] = sure.model[2] = None
+    sure.optimizer.param_groups.clear()
+    sure.seen.observer.noted.clear()
+    gc.collect()
+    assert [one() for one in kept] == [None] * 2
+
+
+@pytest.mark.parametrize("name", ["0.weight", "0.bias"])
+def test_an_old_gradient_of_what_is_frozen_is_no_gradient(sure: Run, name: str) -> None:
+    """It stays where nobody clears it."""
+    frozen = sure.model.get_parameter(name)
+    frozen.requires_grad_(False)
+    sure.optimizer.zero_grad = lambda: [setattr(p, "grad", None) for p in trained]
+    frozen.grad = torch.full_like(frozen, float("nan"))
+    trained = [one for one in sure.model.parameters() if one is not frozen]
+    sure.step()
+    assert [sign for sign in own_signs(sure.seen) if sign.stage is Stage.GRADIENT] == []
+
+
+class Words(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = torch.nn.Embedding(8, WIDE, sparse=True)
+        self.rest = torch.nn.Linear(WIDE, WIDE)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.rest(self.words(x[:, 0].abs().long() % 8))
+        return out
+
+
+def test_what_is_reduced_where_it_lies_is_never_read_later() -> None:
+    """A sparse gradient is handed to the reducer itself."""
+    with observed() as seen:
+        run = Run(seen)
+        run.model = Words()
+        run.optimizer = sgd(run.model)
+        seen.observer.watch(run.model, run.optimizer)
+        run.backward()
+        probe: Any = seen.observer.gradients
+        hooks = probe.places[-1].hooks
+        hooks.stays = hooks.together.allowed = True
+        for _ in range(2 * SURE):
+            run.backward()
+            run.optimizer.step()
+        assert run.hooked == 3
+        assert seen.faults == []

@@ -232,6 +232,14 @@ WAYS: dict[str, Way] = {
     "ddp goes on freezing": lambda run: run.train(
         DDP(net()), steps=MANY, microbatches=2, spoil=freezing(7)
     ),
+    "ddp goes on ignoring": lambda run: run.train(DDP(ignoring(net())), steps=MANY),
+    "ddp goes on ignoring nan": lambda run: run.train(
+        DDP(ignoring(net())), steps=MANY, spoil=spoiler(1, 9, 1, float("nan"))
+    ),
+    "ddp goes on thawed": lambda run: run.train(thawed(net()), steps=MANY),
+    "ddp goes on wrapped anew": lambda run: wrapped_anew(run),
+    "ddp wrapped anew view": lambda run: wrapped_anew(run, gradient_as_bucket_view=True),
+    "ddp goes on wrapped anew static": lambda run: wrapped_anew(run, static_graph=True),
     "ddp goes on in part": lambda run: run.train(
         DDP(net()),
         steps=MANY,
@@ -411,6 +419,40 @@ def inside(run: Run) -> None:
         run.seen = seen
         for _ in range(STEPS):
             wrapper(torch.randn(5, 8, generator=data)).pow(2).mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        run.read()
+
+
+def ignoring(model: Net) -> Net:
+    """DDP leaves its first layer alone, whose gradients come last."""
+    DDP._set_params_and_buffers_to_ignore_for_model(model, ["token.weight", "token.bias"])
+    return model
+
+
+def thawed(model: Net) -> DDP:
+    """Its first layer was frozen when it was wrapped, and is trained by each rank alone."""
+    model.token.requires_grad_(False)
+    wrapper = DDP(model)
+    model.token.requires_grad_(True)
+    return wrapper
+
+
+def wrapped_anew(run: Run, **options: Any) -> None:
+    """The model is watched; another wrapper takes it over when one hook serves all."""
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    data = torch.Generator().manual_seed(100 + run.rank)
+    if run.onlooker:
+        run.look_on(model)
+    run.model = DDP(model)
+    with observed((model, optimizer)) if run.watched else nullcontext() as seen:
+        run.seen = seen
+        for step in range(1, MANY + 1):
+            if step == 7:
+                run.model = DDP(model, **options)
+            run.model(torch.randn(5, 8, generator=data)).pow(2).mean().backward()
+            run.stepped()
             optimizer.step()
             optimizer.zero_grad()
         run.read()

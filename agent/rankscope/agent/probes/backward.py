@@ -14,7 +14,7 @@ class Backward(Probe):
     name: ClassVar[str] = "backward"
     guarded: ClassVar[tuple[str, ...]] = ("on_begin", "on_end")
 
-    __slots__ = ("_begins", "_ends", "_note", "_original", "_wrapper", "depth")
+    __slots__ = ("_begins", "_ends", "_note", "_original", "_wrapper", "depth", "nested")
 
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)
@@ -22,6 +22,8 @@ class Backward(Probe):
         self._original: Any = None
         self.depth = 0
         """Backwards in work: more than one where reentrant checkpointing recomputes."""
+        self.nested = 0
+        """Backwards that began within another, since the beginning."""
         self._note = observer.noted.append
         self._begins, self._ends = events.BEGIN_BACKWARD, events.END_BACKWARD
 
@@ -62,6 +64,8 @@ class Backward(Probe):
 
     def on_begin(self, now: float, tensors: Any, args: Any, kwargs: Any) -> None:
         depth, self.depth = self.depth, self.depth + 1
+        if depth:
+            self.nested += 1
         self._note((self._begins, now))
         observer = self.observer
         if not depth and not observer.backwards:

@@ -14,7 +14,6 @@ a small block that stays between large ones that go takes the allocator's room t
 
 import functools
 import time
-import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -56,6 +55,8 @@ class Accumulated(Measuring):
         """The same, in the next backward only."""
         self.holds = True
         """Whether gradients on a CPU stay alive without us."""
+        self.wrapper: Callable[[], Any] | None = None
+        """DDP's, that the model was called by, held weakly."""
         self.stays = False
         """What was accumulated stays as it is until DDP has waited for the other ranks."""
         self.reduces: Callable[[], bool] = lambda: False
@@ -71,7 +72,7 @@ class Accumulated(Measuring):
         self._measured: dict[int, float] = {}
         self.deferred = Deferred()
         self.together = Together()
-        self._model: Any = None  # weak; that whose gradients are looked at together
+        self._nests = 0  # backwards within others, when that in work began
         self._nested = False  # a backward within the one in work, or a second one in its microbatch
 
     # placing
@@ -148,21 +149,20 @@ class Accumulated(Measuring):
             if self.has(parameter)
         }
         slots = together.slots_of(model, watched, self._kind)
-        if len(slots) != len(self._handles):
+        herald = next((slot for slot in slots if slot[2] == self.together.first), None)
+        if len(slots) != len(self._handles) or herald is None:
             self.together.failed()
             return
         self.remove()
-        held = self.together.slots
-        # The slots hold parameters: they go with the model.
-        self._model = weakref.ref(model, lambda _: held.clear())
         self.together.begin(slots)
-        tensors, name, _, _ = slots[0]
+        module, name, _, _ = herald
+        parameter = together.parameter_at(module, name)
         hook = functools.partial(self.on_herald)
-        self._handles.append(tensors[name].register_post_accumulate_grad_hook(hook))
+        self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
 
     def gathered(self) -> list[Any]:
         """The parameters whose gradients are looked at together, one hook for them all."""
-        return [held.get(name) for held, name, _, _ in self.together.slots]
+        return [together.parameter_at(at, name) for at, name, _, _ in self.together.slots]
 
     def _drop(self) -> None:
         super()._drop()
@@ -177,12 +177,13 @@ class Accumulated(Measuring):
         began = _clock()
         try:
             if _task() != self._now[0]:
-                self._begin()
-            self.together.fired += 1
+                self._begin(index)
             gradient = parameter.grad
-            if self._defers and can_wait(gradient):
-                self.deferred.add(index, parameter)
-                return
+            if can_wait(gradient):
+                self.together.fired += 1
+                if self._defers:
+                    self.deferred.add(index, parameter)
+                    return
             if self._skips or gradient is None:
                 return
             if (
@@ -238,13 +239,21 @@ class Accumulated(Measuring):
         gradients: list[torch.Tensor] = []
         large: list[tuple[int, torch.Tensor]] = []
         odd: list[tuple[int, Any]] = []
-        for held, name, index, kind in self.together.slots:
-            gradient = getattr(held.get(name), "grad", None)
-            if gradient is None:
-                # One that is not reduced yet may have none; else it was taken away.
+        reduces = self.reduces()
+        for at, name, index, kind in self.together.slots:
+            parameter = together.parameter_at(at, name)
+            # One that is frozen may have an old one.
+            trained = parameter is not None and parameter.requires_grad
+            gradient = parameter.grad if trained else None
+            waits = can_wait(gradient)
+            if not waits:
+                # One that is not reduced yet may have none, or a view into a bucket; else it was
+                # taken away, or another rank's is in it.
                 self.together.broken = True
-                ledger.partial = ledger.partial or self.reduces()
-            elif kind == together.ODD or not can_wait(gradient):
+                ledger.partial = ledger.partial or reduces
+            if gradient is None or (reduces and not waits):
+                continue
+            if kind == together.ODD or not waits:
                 odd.append((index, gradient))
             elif kind == together.SMALL:
                 indices.append(index)
@@ -299,9 +308,10 @@ class Accumulated(Measuring):
             return
         try:
             if _task() != self._now[0]:
-                self._begin()
-            self.together.fired += 1
+                self._begin(index)
             gradient = parameter.grad
+            if can_wait(gradient):
+                self.together.fired += 1
             if not self._skips and gradient is not None:
                 self._hold(index, gradient)
         except Exception as error:
@@ -314,11 +324,13 @@ class Accumulated(Measuring):
             return
         try:
             if _task() != self._now[0]:
-                self._begin()
-            self.together.fired += 1
-            if parameter.grad is not None and not self._skips:
+                self._begin(index)
+            gradient = parameter.grad
+            if can_wait(gradient):
+                self.together.fired += 1
+            if gradient is not None and not self._skips:
                 with torch.no_grad():
-                    self._measure_one(index, parameter.grad, self.cast())
+                    self._measure_one(index, gradient, self.cast())
         except Exception as error:
             if switch.is_users(error):
                 raise
@@ -393,15 +405,18 @@ class Accumulated(Measuring):
         self._skips, self._defers = True, False
         self.probe.observer.fault(self.probe, error)
 
-    def _begin(self) -> None:
-        """The first gradient of a backward, or of one nested in another."""
+    def _begin(self, index: int = -1) -> None:
+        """The first gradient of a backward, or of one nested in another: that of ``index``, unless
+        one hook serves all."""
         observer = self.probe.observer
         now = (_task(), observer.number, observer.microbatch)
         again = now[1:] == self._now[1:]
         if not again:  # else what is held is of the backward around this one
             self._drop()
-            self.together.fired = 0
+            if not self.together.slots:
+                self.together.comes_first(index)
         self._nested = again or observer.backward.depth > 1
+        self._nests = observer.backward.nested
         self._now = now
         self.together.called()
         self._defers = False
@@ -421,6 +436,8 @@ class Accumulated(Measuring):
             return
         observer = self.probe.observer
         try:
+            # DDP may have reduced at the end of one within this one.
+            self._nested = self._nested or observer.backward.nested != self._nests
             if self.together.slots:
                 self._look_together()
             self._measure_held()

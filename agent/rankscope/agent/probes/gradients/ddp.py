@@ -23,6 +23,9 @@ def settle(hooks: Accumulated, model: Any) -> None:
     wrapper = wrapper_of(model)
     if wrapper is None:
         return
+    if not is_settled(hooks, model):
+        hooks.together.doubt()
+    hooks.wrapper = weakref.ref(wrapper)
     hooks.cast = functools.partial(cast_of, weakref.ref(wrapper))
     hooks.reduces = functools.partial(reduces, weakref.ref(wrapper))
     own = {id(parameter) for parameter in model.parameters()}
@@ -40,6 +43,17 @@ def settle(hooks: Accumulated, model: Any) -> None:
         and not getattr(wrapper, "find_unused_parameters", True)
         and getattr(wrapper, "mixed_precision", None) is None
     )
+
+
+def is_settled(hooks: Accumulated, model: Any) -> bool:
+    """Whether no other wrapper calls ``model`` than the one that ``hooks`` know of.
+
+    A model may be wrapped anew as it goes on, in another way.
+    """
+    if hooks.wrapper is None:
+        return True  # not known yet: it is found when the parameters are
+    wrapper = wrapper_of(model)
+    return wrapper is None or hooks.wrapper() is wrapper
 
 
 def wrapper_of(model: Any) -> Any:

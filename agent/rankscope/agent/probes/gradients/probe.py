@@ -223,12 +223,14 @@ class Place:
         ledger = self.probe.ledger
         if ledger.bad and ledger.number != self.probe.observer.number:
             self.find_kept(model)
-        if self.hooks is not None and self.hooks.turn(self.owner, model):
-            self._place(model, set())
+        if self.hooks is not None and not ddp.is_settled(self.hooks, model):
+            self.look_again()
         if self._forwards % LOOK_AGAIN == 0:
             self._look(model)
         elif self._forwards == LOOK_FOR_UNITS and self.units is not None and not self.units.fired:
             self._leave_out("FSDP2 units", f"torch {torch.__version__} reduces them another way")
+        if self.hooks is not None and self.hooks.turn(self.owner, model):
+            self._place(model, set())
         self._forwards += 1
 
     def _leave_out(self, name: str, why: str) -> None:
@@ -305,7 +307,7 @@ class Place:
                 continue
             if name in self._left_out:
                 continue
-            self.hooks.together.broken = True  # one more
+            self.hooks.together.doubt()  # one more
             if not self.hooks.place(id(model), name, parameter):
                 self._leave_out(name, "meta" if parameter.is_meta else "not a leaf")
             changed = True

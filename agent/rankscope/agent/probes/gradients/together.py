@@ -3,12 +3,15 @@
 A hook costs what it costs to enter Python between two kernels that have emptied the caches, 50 µs
 on a virtual machine's core, whatever it does. Under DDP without bucket views every gradient stays
 as this rank computed it until the backward has ended, so that one hook on one of the parameters is
-enough: it orders a callback in front of DDP's, which finds all gradients where they belong.
+enough: it orders a callback in front of DDP's, which finds all gradients where they belong. It is
+on that whose gradient comes first: DDP does not wait for every parameter (some it ignores, others
+were frozen when it was made), and its own callback may be ordered before the last of those.
 
 That this is so is not assumed but seen first, with a hook on every parameter; and it is given up
 for these as soon as a gradient is missing, or a forward comes without that hook having been called.
 """
 
+import weakref
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -18,8 +21,8 @@ WHOLE: Final = 4
 MOST: Final = 4096
 """The same after it has gone wrong several times."""
 
-Slot = tuple[dict[str, Any], str, int, int]
-"""Where a parameter is (of its module's, by name), its index in the ledger, and its kind."""
+Slot = tuple["weakref.ref[Any]", str, int, int]
+"""Where a parameter is (a module, its name there), its index in the ledger, and its kind."""
 
 SMALL: Final = 0
 LARGE: Final = 1
@@ -27,7 +30,7 @@ ODD: Final = 2
 
 
 class Together:
-    """Of one model. Its slots hold parameters: they are to be emptied when the model goes."""
+    """Of one model. Holds neither it nor a part of it, which may be taken out and be gone."""
 
     def __init__(self) -> None:
         self.allowed = False
@@ -38,6 +41,8 @@ class Together:
         """Hooks called in the backward in work, while there is one on every parameter."""
         self.broken = False
         """Something was not as it was seen before: to be ended with the next forward."""
+        self.first = -1
+        """The index of the parameter whose gradient came first in the last backward."""
         self._needs = WHOLE
         self._whole = 0  # backwards in a row
         self._awaited = False  # a forward began since the hook was called
@@ -62,6 +67,18 @@ class Together:
         """It cannot be, or could not: the next try takes longer to come."""
         self._whole = 0
         self._needs = min(MOST, self._needs * 4)
+
+    def doubt(self) -> None:
+        """What was seen was seen of other parameters, or of another wrapper."""
+        self.broken = True
+        self._whole = 0
+
+    def comes_first(self, index: int) -> None:
+        """A backward begins, with this gradient; there is a hook on every parameter."""
+        self.fired = 0
+        if index != self.first:
+            self.first = index
+            self._whole = 0
 
     def called(self) -> None:
         """The one hook, or one of them all, in this backward for the first time."""
@@ -98,5 +115,11 @@ def slots_of(model: Any, indices: dict[int, int], kind: Any) -> list[Slot]:
         for name, parameter in held.items():
             index = left.pop(id(parameter), None)
             if index is not None:
-                slots.append((held, name, index, kind(parameter)))
+                slots.append((weakref.ref(module), name, index, kind(parameter)))
     return [] if left else slots
+
+
+def parameter_at(module: "weakref.ref[Any]", name: str) -> Any:
+    """What is there now; None when nothing is, or the module is gone."""
+    found = module()
+    return None if found is None else found.__dict__["_parameters"].get(name)
