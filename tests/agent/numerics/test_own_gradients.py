@@ -103,8 +103,10 @@ def test_each_step_counts_once(way: str) -> None:
 )
 def test_one_hook_serves_all_parameters_where_gradients_stay(way: str, parameters: int) -> None:
     """Once that was seen, and until something is not as it was."""
-    breaks = ("ddp goes on freezing", "ddp goes on in part")
-    breaks += ("ddp goes on wrapped anew", "ddp goes on wrapped anew static")
+    breaks = (
+        *("ddp goes on freezing", "ddp goes on in part"),
+        *("ddp goes on wrapped anew", "ddp goes on wrapped anew static"),
+    )
     for one in of(way):
         assert one["by_one_hook"] == (0 if way in breaks else parameters)
 

@@ -304,9 +304,14 @@ def test_an_old_gradient_of_what_is_frozen_is_no_gradient(sure: Run, name: str) 
     """It stays where nobody clears it."""
     frozen = sure.model.get_parameter(name)
     frozen.requires_grad_(False)
-    sure.optimizer.zero_grad = lambda: [setattr(p, "grad", None) for p in trained]
-    frozen.grad = torch.full_like(frozen, float("nan"))
     trained = [one for one in sure.model.parameters() if one is not frozen]
+
+    def clear() -> None:
+        for one in trained:
+            one.grad = None
+
+    sure.optimizer.zero_grad = clear
+    frozen.grad = torch.full_like(frozen, float("nan"))
     sure.step()
     assert [sign for sign in own_signs(sure.seen) if sign.stage is Stage.GRADIENT] == []
 

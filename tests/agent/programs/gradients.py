@@ -426,7 +426,8 @@ def inside(run: Run) -> None:
 
 def ignoring(model: Net) -> Net:
     """DDP leaves its first layer alone, whose gradients come last."""
-    DDP._set_params_and_buffers_to_ignore_for_model(model, ["token.weight", "token.bias"])
+    leave: Any = DDP._set_params_and_buffers_to_ignore_for_model
+    leave(model, ["token.weight", "token.bias"])
     return model
 
 
