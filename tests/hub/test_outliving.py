@@ -110,7 +110,8 @@ def test_it_ends_as_its_last_rank_does(tmp_path: Path, how: str) -> None:
     assert (status.state, status.exit_code, status.ending) == ("finished", code, "")
     assert world.overview().ended_s == pytest.approx(end_s, abs=0.3)
     assert status.verdict is not None
-    assert status.verdict.headline.endswith("before ranks 0 and 1 did")
+    told = "before ranks 0 and 1 had trained to the end, which they did"
+    assert status.verdict.headline.endswith(told)
     world.replies()
     world.report("node-0")
     assert told_over(world)
@@ -124,6 +125,19 @@ def test_it_ends_as_its_last_rank_does(tmp_path: Path, how: str) -> None:
     world.now_s = restored.last_s
     world.core = Core(restored.state, incidents, now_s=world.now_s)
     assert world.status() == past
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_all_who_are_there_are_named_as_soon_as_one_has_outlived_the_launcher(first: int) -> None:
+    """The log keeps what it said first, and whoever reads it ends all of them, or none."""
+    world = trained(sentinels=False)
+    world.run_end(137, 9, leaves=True)
+    world.now_s += 1.0
+    world.phase(first, m.Phase.FORWARD)
+    finding = world.finding("ranks-orphaned")
+    assert finding.headline == "launcher died (SIGKILL); 2 ranks still train"
+    assert finding.next.endswith("kill 1000 1001 (on node-0)")
+    assert any("cannot save, pause or stop together" in line for line in finding.evidence)
 
 
 def test_an_orphan_that_dies_is_the_verdict_of_a_run_that_failed() -> None:

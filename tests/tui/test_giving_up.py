@@ -58,9 +58,11 @@ class Hub:
         self.overview = msgspec.structs.replace(overview, launcher_pid=4711, launcher_host="node-a")
         self.given: list[str] = []
         self.looks = 0
+        self.authors: list[str] = []
 
-    def command(self, name: str, **_: Any) -> m.CommandReply:
+    def command(self, name: str, *, author: str, **_: Any) -> m.CommandReply:
         self.given.append(name)
+        self.authors.append(author)
         reference = CANCELLING if name == "cancel" else ASKED
         return m.CommandReply(1, True, f"asked 8 ranks: {name}", reference)
 
@@ -112,6 +114,8 @@ def test_what_cannot_happen_is_given_up_at_once_and_said_so(
     hub = Hub(standing(kind))
     assert give(hub, command, monkeypatch) == Exit.PROBLEM
     assert hub.given == [command, "cancel"]
+    asked, cancelled = hub.authors  # nobody has asked for the second, says the log
+    assert cancelled == f"rankscope {command.replace('-and-', ' and ')} ({asked})"
     told = capsys.readouterr()
     first = told.err.splitlines()[0]
     assert "cannot reach the end of a step (rank 3 is not there)" in first

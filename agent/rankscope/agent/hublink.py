@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from rankscope.agent import frames, nodedir
+from rankscope.agent import frames, nodedir, storereach
 from rankscope.agent.identity import Identity
 from rankscope.protocol import env, keys, launch, procs, rundir
 from rankscope.protocol.exits import UserError
@@ -182,8 +182,9 @@ class HubFinder:
                 return None
             try:
                 shared = distributed.distributed_c10d._get_default_store()
+                storereach.check(shared)
                 self._store = distributed.PrefixStore(STORE_PREFIX, shared.clone())
-            except (RuntimeError, AttributeError, ValueError) as error:
+            except (OSError, RuntimeError, AttributeError, ValueError) as error:
                 log.debug("rankscope: torch's store: %s", error)
                 return None
             if self._store_since_s is None:

@@ -146,7 +146,9 @@ def _has_its_parts(view: CheckpointsView | None) -> bool:
 def give_up(client: HubClient, command: str, request: int) -> tuple[Command, SaveOutcome | None]:
     """Have the ranks cancel ``request``, which is a ``command``; what came of it, which may be
     that it was done. Raises :class:`UserError` where they do not say."""
-    reply = client.command("cancel", author=author(), args={})
+    what = command.replace("-and-", " and ")
+    # Nobody has asked for that: the log is to say who did.
+    reply = client.command("cancel", author=f"rankscope {what} ({author()})", args={})
     try:
         return await_end(client, command, request, CANCELLED_S)
     except UserError as error:

@@ -7,6 +7,7 @@ from typing import Any
 from torch._C._distributed_c10d import HashStore  # torch.distributed's own, but not exported
 from torch.distributed.distributed_c10d import _get_default_store
 
+from rankscope.agent import storereach
 from rankscope.protocol.exits import Exit, UserError
 
 REPLY_S = 30.0
@@ -20,8 +21,10 @@ def shared() -> Any:
     """A connection of our own to the store of the default process group.
 
     Its users are threads of ours; that of the group, which training uses, would make training wait.
+    Raises ``ConnectionError`` where nobody listens for it any more.
     """
     store: Any = _get_default_store()
+    storereach.check(store)
     store = store.clone()
     store.set_timeout(timedelta(seconds=REPLY_S))
     return store

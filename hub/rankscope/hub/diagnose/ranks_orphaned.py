@@ -7,6 +7,8 @@ from rankscope.hub.liveness import live
 from rankscope.hub.outliving import launcher_how, outlived
 from rankscope.hub.stall import stalled_s
 from rankscope.hub.state import RunState
+from rankscope.hub.state.columns import Flags
+from rankscope.hub.state.ranks import FINISHED
 from rankscope.protocol.shapes import Finding
 
 MAX_NAMED = 8
@@ -18,13 +20,14 @@ def ranks_orphaned(state: RunState, now_s: float) -> list[Finding]:
     left = outlived(state)
     if state.run_end_s is None or not left.any():
         return []
-    there = np.flatnonzero(left & live(state)).tolist()
+    # One of them says that the launcher's end was not the ranks': who has not ended is there.
+    there = np.flatnonzero(live(state)).tolist()
     how = launcher_how(state)
     if there:
         headline = f"launcher {how}; {len(there)} {_do(state, there, now_s)}"
         next_ = _end(state, there)
     else:
-        headline = f"launcher {how} before {ranks_text(np.flatnonzero(left).tolist())} did"
+        headline = f"launcher {how} before {_ended(state, left)}"
         next_ = "see in its own output, or in the kernel's log, why the launcher ended first"
     return [
         Finding(
@@ -37,13 +40,27 @@ def ranks_orphaned(state: RunState, now_s: float) -> list[Finding]:
             headline=headline,
             evidence=[
                 "nothing starts them again should one fail, nor ends the others then, and Ctrl-C "
-                "does not reach them"
+                "does not reach them",
+                "where torch's store was the launcher's, as torchrun's is, they cannot save, pause "
+                "or stop together any more; what they save by themselves they do",
             ]
             if there
             else [],
             next=next_,
         )
     ]
+
+
+def _ended(state: RunState, left: Flags) -> str:
+    """``ranks 0 and 1 had trained to their end``, ``rank 1 did``: of those that were ``left``."""
+    told = ranks_text(np.flatnonzero(left).tolist())
+    if (state.ranks.goodbye[: state.size()][left] == FINISHED).all():
+        return (
+            f"{told} had trained to the end, which they did"
+            if left.sum() > 1
+            else (f"{told} had trained to the end, which it did")
+        )
+    return f"{told} did"
 
 
 def _do(state: RunState, there: list[int], now_s: float) -> str:

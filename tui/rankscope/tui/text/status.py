@@ -130,7 +130,7 @@ def _numbers(status: Status, overview: Overview, width: int) -> Iterator[str]:
         f"{numbers.si(overview.tokens_per_s)} tok/s",
         f"loss {numbers.loss(overview.loss)}",
         f"‖g‖ {numbers.norm(overview.grad_norm)}",
-        f"{numbers.span(overview.step_s)} ±{numbers.milliseconds(overview.step_spread_s)}",
+        numbers.step_time(overview.step_s, overview.step_spread_s).strip(),
     ]
     for line in _flow(parts, "   ", width - 2):
         yield f"  {line}"

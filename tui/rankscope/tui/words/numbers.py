@@ -68,6 +68,15 @@ def milliseconds(seconds: float | None) -> str:
     return f"{value:.1f}" if 0 < abs(value) < 0.95 else f"{value:.0f}"
 
 
+def step_time(step_s: float | None, spread_s: float | None) -> str:
+    """What steps take, and by how much they differ: ``163 ±4 ms``, ``1.25 ±0.10 s``."""
+    if step_s is None:
+        return DASH
+    words, unit = (milliseconds, "ms") if step_s < 0.9995 else (digits3, "s")
+    around = "" if spread_s is None else f" ±{words(spread_s)}"
+    return f"{words(step_s):>4}{around} {unit}"
+
+
 def digits3(value: float | None) -> str:
     """Three digits that count: ``6.13``, ``61.3``, ``613``, ``0.82``; no exponent."""
     if value is None:

@@ -55,7 +55,7 @@ def _number(value: float | None, text: Callable[[float | None], str]) -> Span:
 def _course(overview: Overview, width: int) -> Line:
     """Sparklines of loss and step time, side by side, with the step time in words behind."""
     history = overview.history
-    words = f"{_time(overview.step_s, overview.step_spread_s):<14}"
+    words = f"{numbers.step_time(overview.step_s, overview.step_spread_s):<14}"
     room = (width - len("  loss   step  ") - len(words) - 1) // 2
     spark = max(MIN_SPARK, min(MAX_SPARK, room))
     loss = drawn_out(by_bucket(history.step, history.loss, spark, fmean), spark)
@@ -91,7 +91,9 @@ def _charts(overview: Overview, width: int, rows: int) -> list[Line]:
             *[""] * (rows - 3),
             numbers.loss(min(known)),
         ]
-    right_scale = ["step", _time(overview.step_s, overview.step_spread_s).strip()] + [""] * rows
+    right_scale = ["step", numbers.step_time(overview.step_s, overview.step_spread_s).strip()] + [
+        ""
+    ] * rows
     return [
         fit(
             line(
@@ -120,17 +122,6 @@ def _three_medians(times: Sequence[float | None]) -> float:
 def step_time_sparkline(times: Sequence[float | None], width: int) -> str:
     """Drawn from zero to three times the median: a slow step stands out, jitter stays flat."""
     return sparkline(times, width, low=0.0, high=_three_medians(times))
-
-
-def _time(step_s: float | None, spread_s: float | None) -> str:
-    """``163 ±4 ms``, ``1.25 ±0.10 s``."""
-    if step_s is None:
-        return numbers.DASH
-    if step_s < 0.9995:
-        around = "" if spread_s is None else f" ±{numbers.milliseconds(spread_s)}"
-        return f"{numbers.milliseconds(step_s):>4}{around} ms"
-    around = "" if spread_s is None else f" ±{numbers.digits3(spread_s)}"
-    return f"{numbers.digits3(step_s):>4}{around} s"
 
 
 def phase_line(phase_s: dict[str, float], width: int) -> Line:
