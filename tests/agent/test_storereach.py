@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from torch.distributed import FileStore, HashStore, PrefixStore, TCPStore
+from torch._C._distributed_c10d import FileStore, HashStore, PrefixStore, TCPStore
 
 from rankscope.agent import storereach
 from rankscope.agent.checkpoint import stores
