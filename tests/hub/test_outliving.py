@@ -137,7 +137,7 @@ def test_all_who_are_there_are_named_as_soon_as_one_has_outlived_the_launcher(fi
     finding = world.finding("ranks-orphaned")
     assert finding.headline == "launcher died (SIGKILL); 2 ranks still train"
     assert finding.next.endswith("kill 1000 1001 (on node-0)")
-    assert any("cannot save, pause or stop together" in line for line in finding.evidence)
+    assert any("no checkpoint is saved" in line for line in finding.evidence)
 
 
 def test_an_orphan_that_dies_is_the_verdict_of_a_run_that_failed() -> None:

@@ -41,8 +41,9 @@ def ranks_orphaned(state: RunState, now_s: float) -> list[Finding]:
             evidence=[
                 "nothing starts them again should one fail, nor ends the others then, and Ctrl-C "
                 "does not reach them",
-                "where torch's store was the launcher's, as torchrun's is, they cannot save, pause "
-                "or stop together any more; what they save by themselves they do",
+                "where torch's store was the launcher's, as torchrun's is, they cannot agree on "
+                "anything any more: no checkpoint is saved, not at its interval either, and they "
+                "can neither pause nor stop together",
             ]
             if there
             else [],
