@@ -55,13 +55,9 @@ def ranks_orphaned(state: RunState, now_s: float) -> list[Finding]:
 def _ended(state: RunState, left: Flags) -> str:
     """``ranks 0 and 1 had trained to their end``, ``rank 1 did``: of those that were ``left``."""
     told = ranks_text(np.flatnonzero(left).tolist())
-    if (state.ranks.goodbye[: state.size()][left] == FINISHED).all():
-        return (
-            f"{told} had trained to the end, which they did"
-            if left.sum() > 1
-            else (f"{told} had trained to the end, which it did")
-        )
-    return f"{told} did"
+    if (state.ranks.goodbye[: state.size()][left] != FINISHED).any():
+        return f"{told} did"
+    return f"{told} had trained to the end, which {'they' if left.sum() > 1 else 'it'} did"
 
 
 def _do(state: RunState, there: list[int], now_s: float) -> str:

@@ -25,12 +25,12 @@ def settle(hooks: Accumulated, model: Any) -> None:
         return
     if not is_settled(hooks, model):
         hooks.together.doubt()
-    hooks.wrapper = weakref.ref(wrapper)
-    hooks.cast = functools.partial(cast_of, weakref.ref(wrapper))
-    hooks.reduces = functools.partial(reduces, weakref.ref(wrapper))
+    held = hooks.wrapper = weakref.ref(wrapper)
+    hooks.cast = functools.partial(cast_of, held)
+    hooks.reduces = functools.partial(reduces, held)
     own = {id(parameter) for parameter in model.parameters()}
     # Without a bucket view DDP writes what was reduced over the gradients when backward ends, in a
-    # callback that its first hook orders. Ours was ordered before if each parameter is watched.
+    # callback that is ordered when its last bucket is full. Ours is ordered by the first gradient.
     hooks.stays = hooks.holds = not getattr(wrapper, "gradient_as_bucket_view", False)
     # In the first backward of a static graph DDP's callback is ordered before any gradient.
     hooks.hasty_once = bool(getattr(wrapper, "static_graph", False))
